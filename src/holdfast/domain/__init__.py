@@ -1,0 +1,1 @@
+"""What Holdfast decides, with no clock, disk, network or logging."""

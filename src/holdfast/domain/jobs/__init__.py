@@ -1,0 +1,1 @@
+"""Jobs: their documents, their lifecycle, who claims them, and their story."""

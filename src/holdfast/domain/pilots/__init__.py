@@ -1,0 +1,1 @@
+"""Pilots: who they are, their beats, and when silence means death."""

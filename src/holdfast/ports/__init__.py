@@ -1,0 +1,1 @@
+"""What the outside must provide; each port states its law."""

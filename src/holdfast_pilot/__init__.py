@@ -1,0 +1,1 @@
+"""The pilot: claims jobs from a Holdfast server and runs them. Python 3.9, standard library only."""
