@@ -1,0 +1,72 @@
+# Getting the programs. Each function does nothing when its program is there already.
+
+as_admin() {
+  if am_root; then "$@"; elif sudo -n true 2>/dev/null; then sudo -n "$@"; else return 1; fi
+}
+
+apt_install() { # apt_install PACKAGE…
+  say "installing $* with apt"
+  # RUNLEVEL=1 keeps a freshly installed package from starting a daemon of its own.
+  as_admin sh -c 'export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
+    apt-get -qq update && apt-get -qq install -y --no-install-recommends "$@"' - "$@" >&2 </dev/null ||
+    die "please install these packages, then run this again: $*"
+}
+
+need() { # need COMMAND PACKAGE
+  command -v "$1" >/dev/null || apt_install "$2"
+}
+
+install_jdk() {
+  if find_jdk >/dev/null; then return 0; fi
+  local release
+  for release in 25 21; do
+    if [ -n "$(apt-cache search --names-only "^openjdk-$release-jre-headless$" 2>/dev/null)" ]; then
+      apt_install "openjdk-$release-jre-headless"
+      find_jdk >/dev/null && return 0
+    fi
+  done
+  die "OpenSearch wants a JDK of version $OPENSEARCH_JDK_MINIMUM or newer and this release of the system has none:" \
+    "install one (for instance Temurin) under /usr/lib/jvm, or set OPENSEARCH_JAVA_HOME"
+}
+
+install_opensearch() {
+  local dist since; dist=$(opensearch_dist) since=$(now)
+  need curl curl
+  install_jdk
+  if [ -x "$dist/bin/opensearch" ]; then return 0; fi
+  need mvn maven
+  say "fetching OpenSearch $OPENSEARCH_VERSION (174 MB)"
+  local work; work=$(mktemp -d "$CACHE/fetch.XXXXXX")
+  mvn -q -B -C -f "$HERE/servers.d/opensearch-pom.xml" -Dtarget="$work" -Dopensearch.version="$OPENSEARCH_VERSION" \
+    generate-resources >&2 </dev/null || { rm -rf "$work"; die "OpenSearch could not be fetched"; }
+  chmod -R a+rX "$work"
+  # A rename is the last step, so that half a download is never taken for a program.
+  mv -T "$work/opensearch-$OPENSEARCH_VERSION" "$dist" 2>/dev/null || [ -x "$dist/bin/opensearch" ] || die "cannot place $dist"
+  rm -rf "$work"
+  say "OpenSearch $OPENSEARCH_VERSION is installed after $(seconds_since "$since")"
+}
+
+install_postgres() {
+  need curl curl
+  postgres_bin >/dev/null || apt_install postgresql
+  local version; version=$("$(postgres_bin)/postgres" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
+  [ "$version" -ge "$POSTGRES_MINIMUM" ] || die "PostgreSQL $version is too old; $POSTGRES_MINIMUM or newer is needed"
+}
+
+go_install() { # go_install MODULE@VERSION PROGRAM TARGET: builds into a folder beside the target, then renames
+  local module=$1 program=$2 target=$3 since work; since=$(now)
+  if [ -x "$target" ]; then return 0; fi
+  need go golang-go
+  say "building $module (minutes the first time)"
+  work=$(mktemp -d "$CACHE/build.XXXXXX")
+  GOBIN=$work GOFLAGS=-trimpath go install "$module" >&2 </dev/null || { rm -rf "$work"; die "$module could not be built"; }
+  chmod -R a+rX "$work"
+  mkdir -p "$(dirname "$target")"
+  mv "$work/$program" "$target"
+  rm -rf "$work"
+  say "$module is built after $(seconds_since "$since")"
+}
+
+install_temporal() { go_install "github.com/temporalio/cli/cmd/temporal@v$TEMPORAL_CLI_VERSION" temporal "$(temporal_program)"; }
+
+install_toxiproxy() { go_install "github.com/Shopify/toxiproxy/v2/cmd/server@v$TOXIPROXY_VERSION" server "$(toxiproxy_program)"; }

@@ -1,0 +1,131 @@
+# OpenSearch: named clusters of one or three nodes. HTTP on PORT…, transport on PORT+100….
+
+opensearch_dir() { echo "$STATE/opensearch/$1"; }
+opensearch_dist() { echo "$CACHE/opensearch-$OPENSEARCH_VERSION"; }
+
+find_jdk() { # the home of a JDK that OpenSearch accepts
+  local home version
+  for home in "${OPENSEARCH_JAVA_HOME:-}" "${JAVA_HOME:-}" /usr/lib/jvm/*; do
+    [ -x "$home/bin/java" ] && [ -r "$home/release" ] || continue
+    version=$(sed -n 's/^JAVA_VERSION="\([0-9]*\).*/\1/p' "$home/release")
+    if [ "${version:-0}" -ge "$OPENSEARCH_JDK_MINIMUM" ]; then echo "$home"; return; fi
+  done
+  return 1
+}
+
+opensearch_configure() { # opensearch_configure NAME I
+  local name=$1 i=$2 dir nodes port names='' hosts='' k d
+  dir=$(opensearch_dir "$name") nodes=$(cat "$dir/nodes") port=$(cat "$dir/port") d=$dir/n$i
+  for ((k = 1; k <= nodes; k++)); do
+    names+="${names:+,}n$k" hosts+="${hosts:+,}127.0.0.1:$((port + 99 + k))"
+  done
+  mkdir -p "$d"/{data,logs,tmp}
+  rm -rf "$d/config"
+  cp -r "$(opensearch_dist)/config" "$d/config"
+  mkdir -p "$d/config/jvm.options.d"
+  sed -i "s#logs/#$d/logs/#g; s#HeapDumpPath=data#HeapDumpPath=$d/data#" "$d/config/jvm.options"
+  {
+    echo "cluster.name: holdfast-$name"
+    echo "node.name: n$i"
+    echo "path.data: $d/data"
+    echo "path.logs: $d/logs"
+    echo "network.host: 127.0.0.1"
+    echo "http.port: $((port + i - 1))"
+    echo "transport.port: $((port + 99 + i))"
+    # Without a cluster manager neither reads nor writes are answered: a cut-off node must not show old documents.
+    echo "cluster.no_cluster_manager_block: all"
+    # A developer's disk is often fuller than the watermark allows.
+    echo "cluster.routing.allocation.disk.threshold_enabled: false"
+    if [ "$nodes" = 1 ]; then
+      echo "discovery.type: single-node"
+    else
+      echo "discovery.seed_hosts: [$hosts]"
+      echo "cluster.initial_cluster_manager_nodes: [$names]"
+    fi
+  } >"$d/config/opensearch.yml"
+  own "$d"
+}
+
+opensearch_launch() { # opensearch_launch NAME I: one node, if it is not running
+  local name=$1 i=$2 dir d
+  dir=$(opensearch_dir "$name") d=$dir/n$i
+  if alive "$d.pid"; then return 0; fi
+  opensearch_configure "$name" "$i"
+  detach "$d.pid" "$d.log" env -i PATH="$PATH" LANG=C.UTF-8 \
+    OPENSEARCH_JAVA_HOME="$(find_jdk)" OPENSEARCH_PATH_CONF="$d/config" OPENSEARCH_TMPDIR="$d/tmp" \
+    OPENSEARCH_JAVA_OPTS="$(cat "$dir/java-opts")" "$(opensearch_dist)/bin/opensearch"
+}
+
+opensearch_prepare() { # under the lock: settle name, ports and heap, then launch every node that is not running
+  local name=$1 nodes=$2 port=$3 heap=$4 quick=$5 fresh=$6 dir i first before
+  dir=$(opensearch_dir "$name")
+  if [ "$fresh" = yes ]; then opensearch_stop "$name"; rm -rf "$dir"; fi
+  before=$(cat "$dir/nodes" 2>/dev/null || echo "")
+  if [ -n "$before" ] && [ -n "$nodes" ] && [ "$before" != "$nodes" ]; then
+    die "OpenSearch $name has $before node(s), not $nodes; start it with --fresh to begin anew (this wipes its data)"
+  fi
+  nodes=${nodes:-${before:-1}}
+  mkdir -p "$dir"
+  if ! opensearch_any_alive "$name"; then
+    first=${port:-$(cat "$dir/port" 2>/dev/null || opensearch_default_port "$name")}
+    while ! { ports_free "$first" "$nodes" && ports_free $((first + 100)) "$nodes"; }; do
+      [ -z "$port" ] || die "port $port or a neighbour is taken; choose another with --port"
+      first=$((first + 10))
+    done
+    echo "$first" >"$dir/port"
+    echo "$nodes" >"$dir/nodes"
+    # C1 alone starts sooner, for tests of function; the default JIT is for figures.
+    echo "-Xms$heap -Xmx$heap$([ "$quick" = no ] || echo ' -XX:TieredStopAtLevel=1')" >"$dir/java-opts"
+  elif [ -n "$port" ] && [ "$port" != "$(cat "$dir/port")" ]; then
+    die "OpenSearch $name is already running at port $(cat "$dir/port")"
+  fi
+  for ((i = 1; i <= nodes; i++)); do opensearch_launch "$name" "$i"; done
+}
+
+opensearch_default_port() { if [ "$1" = one ]; then echo 9200; else echo 9210; fi; }
+
+opensearch_any_alive() {
+  local p
+  for p in "$(opensearch_dir "$1")"/n*.pid; do if alive "$p"; then return 0; fi; done
+  return 1
+}
+
+opensearch_check() { # 0 ready, 1 not yet, 2 a node is dead
+  local name=$1 dir nodes port p
+  dir=$(opensearch_dir "$name") nodes=$(cat "$dir/nodes") port=$(cat "$dir/port")
+  for p in "$dir"/n*.pid; do alive "$p" || return 2; done
+  for ((p = port; p < port + nodes; p++)); do
+    curl -fs -m 5 "http://127.0.0.1:$p/_cluster/health?wait_for_nodes=$nodes&wait_for_status=yellow&timeout=2s" 2>/dev/null |
+      grep -q '"timed_out":false' || return 1
+  done
+}
+
+opensearch_wait() {
+  local dir; dir=$(opensearch_dir "$1")
+  until_ready "OpenSearch $1" "$dir/n1.log" opensearch_check "$1"
+}
+
+opensearch_start() { # opensearch_start NAME NODES PORT HEAP QUICK FRESH
+  local since nodes port; since=$(now)
+  [ -x "$(opensearch_dist)/bin/opensearch" ] && find_jdk >/dev/null || install_opensearch
+  with_lock opensearch_prepare "$@"
+  opensearch_wait "$1"
+  nodes=$(cat "$(opensearch_dir "$1")/nodes") port=$(cat "$(opensearch_dir "$1")/port")
+  say "OpenSearch $1, $nodes node(s), answers at 127.0.0.1:$port after $(seconds_since "$since")"
+}
+
+opensearch_stop() {
+  local p dir; dir=$(opensearch_dir "$1")
+  for p in "$dir"/n*.pid; do if alive "$p"; then kill "$(pid_of "$p")"; fi; done # all at once, then wait for each
+  for p in "$dir"/n*.pid; do [ -e "$p" ] && halt "$p" TERM; done
+  return 0
+}
+
+opensearch_names() { local d; for d in "$STATE"/opensearch/*/; do [ -d "$d" ] && basename "$d"; done; return 0; }
+
+opensearch_addresses() { # comma-separated, of every node
+  local dir nodes port i list=''
+  dir=$(opensearch_dir "$1") nodes=$(cat "$dir/nodes") port=$(cat "$dir/port")
+  for ((i = 0; i < nodes; i++)); do list+="${list:+,}http://127.0.0.1:$((port + i))"; done
+  echo "$list"
+}
