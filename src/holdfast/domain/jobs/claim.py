@@ -1,0 +1,175 @@
+"""Who holds a job for an attempt, and how that hold ends.
+
+Nothing here writes: each function says what the document would become. Only a version-checked write that the
+store acknowledged makes it so, and `confirm` is what is written when the store did not say clearly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from holdfast.domain.jobs.job_document import (
+    WRITER,
+    Claim,
+    Ending,
+    JobDocument,
+    Outcome,
+    Phase,
+    State,
+)
+from holdfast.domain.jobs.lifecycle import Event, Refused, allowed, step
+from holdfast.domain.jobs.specification import WhenExhausted
+
+MAX_RELEASES = 8
+"""So many claims may be lost before the job itself is suspected of killing its pilots."""
+
+
+def claimable(document: JobDocument, now: int) -> bool:
+    """Whether anyone may claim the job now."""
+    return (
+        document.state is State.AVAILABLE
+        and not document.holders
+        and document.not_before <= now
+        and allowed(document, Event.CLAIM)
+    )
+
+
+def claim(document: JobDocument, *, claim_id: str, pilot: str, host: str, now: int) -> JobDocument | Refused:
+    """Give the job to a pilot for its next attempt."""
+    if not claimable(document, now):
+        return Refused(f"the job is {document.state}{' and held' if document.holders else ''}")
+    return step(
+        document,
+        Event.CLAIM,
+        now=now,
+        by=pilot,
+        note=f"claim {claim_id} on {host}",
+        attempt=document.attempt + 1,
+        phase=Phase.EXECUTING,
+        claim=Claim(id=claim_id, pilot=pilot, host=host, granted=now),
+        former_claim=None,
+    )
+
+
+def confirm(document: JobDocument) -> JobDocument:
+    """The same document once more: its acknowledged write proves that what was read there stands."""
+    return replace(document, confirmations=document.confirmations + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The end counts; the document says so once it is written."""
+
+    document: JobDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The document already carries this very end: a confirming write makes sure."""
+
+    document: JobDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A newer claim or a final state stands: the end is evidence, never applied."""
+
+    reason: str
+
+
+def end(document: JobDocument, ending: Ending, *, now: int, by: str) -> Applied | Repeated | Superseded:
+    """What the end of an attempt means for its job."""
+    carried = (document.last, document.held_end)
+    if any(one is not None and one.claim == ending.claim for one in carried):
+        return Repeated(document)
+    if document.min_writer > WRITER:
+        return Superseded("the document asks for a newer writer")
+    if ending.token == document.token:
+        if document.claim is not None and document.claim.id == ending.claim:
+            return Applied(_settle(document, ending, now=now, by=by))
+        late = document.former_claim == ending.claim and ending.outcome is Outcome.OK
+        if late and document.state in (State.AVAILABLE, State.FAULTED):
+            return Applied(_adopt(document, ending, now=now, by=by))
+    if document.final:
+        return Superseded(f"the job is {document.state}")
+    return Superseded(f"claim {ending.claim} no longer holds the job (now attempt {document.attempt})")
+
+
+def release(
+    document: JobDocument, *, claim_id: str, now: int, by: str, reason: str, overlap_possible: bool
+) -> JobDocument | Refused:
+    """Take a claim away, so that the job can be claimed again; the attempt stays used."""
+    held = document.claim
+    if document.state is not State.RUNNING or held is None or held.id != claim_id:
+        return Refused(f"claim {claim_id} does not hold the job (state {document.state})")
+    if document.held_end is not None:
+        return Refused("the attempt has ended; its end is kept until the job is continued")
+    releases = document.releases + 1
+    event = Event.RELEASE if releases < MAX_RELEASES else Event.QUARANTINE
+    return step(
+        document,
+        event,
+        now=now,
+        by=by,
+        note=f"{reason}; claim {claim_id}",
+        claim=None,
+        phase=None,
+        former_claim=claim_id,
+        releases=releases,
+        overlap_possible=document.overlap_possible or overlap_possible,
+    )
+
+
+def apply_held_end(document: JobDocument, *, now: int, by: str) -> JobDocument:
+    """Apply the end that was kept while the job was held; called when the last holder has let go."""
+    ending = document.held_end
+    if ending is None:
+        return document
+    return _settle(replace(document, held_end=None), ending, now=now, by=by)
+
+
+def note_of(ending: Ending) -> str:
+    """The end in a few words."""
+    if ending.outcome is Outcome.OK:
+        return f"exit 0; claim {ending.claim}"
+    if ending.signal is not None:
+        return f"{ending.reason}: signal {ending.signal}; claim {ending.claim}"
+    if ending.exit_code is not None:
+        return f"{ending.reason}: exit {ending.exit_code}; claim {ending.claim}"
+    return f"{ending.reason}; claim {ending.claim}"
+
+
+def _settle(document: JobDocument, ending: Ending, *, now: int, by: str) -> JobDocument:
+    note = note_of(ending)
+    if document.holders:
+        return step(document, Event.KEEP_END, now=now, by=by, note=note, claim=None, phase=None, held_end=ending)
+    if ending.outcome is Outcome.OK:
+        return step(
+            document, Event.COMPLETE, now=now, by=by, note=note,
+            claim=None, phase=None, last=ending, winner=ending,
+        )  # fmt: skip
+    faulted = step(
+        document, Event.FAULT, now=now, by=by, note=note,
+        claim=None, phase=None, last=ending, faults=document.faults + 1,
+    )  # fmt: skip
+    return answer_fault(faulted, now=now, by="house policy")
+
+
+def answer_fault(document: JobDocument, *, now: int, by: str) -> JobDocument:
+    """The house policy: try again while attempts are left, then fail or wait for someone."""
+    policy = document.retry
+    if document.faults < policy.max_attempts:
+        wait = 1000 * policy.wait * (1 << min(document.faults - 1, 20))
+        note = f"attempt {document.faults + 1} of {policy.max_attempts}"
+        return step(document, Event.RETRY, now=now, by=by, note=note, not_before=now + wait)
+    if policy.when_exhausted is WhenExhausted.FAIL:
+        note = f"{document.faults} of {policy.max_attempts} attempts used"
+        return step(document, Event.GIVE_UP, now=now, by=by, note=note)
+    return document
+
+
+def _adopt(document: JobDocument, ending: Ending, *, now: int, by: str) -> JobDocument:
+    note = f"late end adopted; claim {ending.claim}"
+    if document.holders:
+        return step(document, Event.KEEP_END, now=now, by=by, note=note, former_claim=None, held_end=ending)
+    return step(document, Event.ADOPT, now=now, by=by, note=note, former_claim=None, last=ending, winner=ending)

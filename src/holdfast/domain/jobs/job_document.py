@@ -1,0 +1,236 @@
+"""The control document of a job: the one small document by which everything about it is decided.
+
+It is always written whole and version-checked. What is large or old (log tails, evidence, late ends, the beginning
+of a long story) is in create-only records beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from holdfast.domain.jobs.resources import Resources, resource_class
+from holdfast.domain.jobs.slots import slot_of
+from holdfast.domain.jobs.specification import RetryPolicy
+
+WRITER = 1
+"""The version of the writer that this code is; a document may ask for a newer one."""
+
+HIGHEST_PRIORITY = 1000
+
+
+class State(StrEnum):
+    """Where a job stands. Suspension is not a state: it is a set of holders beside it."""
+
+    AVAILABLE = "available"
+    """Anyone may claim it, unless it is held or its time has not come."""
+    RUNNING = "running"
+    """One pilot holds it by a claim, or its end is kept because the job is held."""
+    FAULTED = "faulted"
+    """An attempt did not end well and the fault waits for a decision."""
+    COMPLETED = "completed"
+    FORCED_COMPLETE = "forced_complete"
+    """Someone said that it counts as done; nothing of Holdfast's was committed."""
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+FINAL = frozenset({State.COMPLETED, State.FORCED_COMPLETE, State.FAILED, State.CANCELLED})
+"""States that no job leaves."""
+
+
+class Phase(StrEnum):
+    """What a running job is doing."""
+
+    STAGING_IN = "staging-in"
+    EXECUTING = "executing"
+    STAGING_OUT = "staging-out"
+
+
+class Token(NamedTuple):
+    """The fencing token: compared in order, never used again, never lowered."""
+
+    generation: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One pilot's hold on one job for one attempt."""
+
+    id: str
+    """Random, and new for every try to write it: it alone tells whose write took place."""
+    pilot: str
+    host: str
+    granted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Where an attempt's outputs are, and the digest that commits them."""
+
+    path: str
+    sha256: str
+    files: int
+    size: int
+
+
+class Outcome(StrEnum):
+    """How an attempt ended, as its pilot saw it."""
+
+    OK = "ok"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of one attempt, as its pilot tells it."""
+
+    token: Token
+    claim: str
+    outcome: Outcome
+    reason: str = "exit"
+    exit_code: int | None = None
+    signal: int | None = None
+    started: int | None = None
+    wall: float | None = None
+    cpu: float | None = None
+    peak_memory: int | None = None
+    host: str = ""
+    manifest: Manifest | None = None
+
+
+class Transition(NamedTuple):
+    """One line of a job's story."""
+
+    rev: int
+    at: int
+    event: str
+    state: str
+    attempt: int
+    by: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How far the notification of a job's end has come."""
+
+    url: str
+    tries: int = 0
+    due: int | None = None
+    """When to try next; None before the job is final and after the notification was taken."""
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobDocument:
+    """Everything that is decided about one job. Times are milliseconds since 1970 in UTC."""
+
+    id: str
+    tenant: str
+    specification: str
+    name: str
+    owner: str
+    created: int
+    changed: int
+    resources: Resources
+    index: int | None = None
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    team: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    expected_runtime: int | None = None
+    """Seconds."""
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    not_before: int = 0
+    state: State = State.AVAILABLE
+    phase: Phase | None = None
+    generation: int = 0
+    attempt: int = 0
+    claim: Claim | None = None
+    former_claim: str | None = None
+    """The claim that was released last: its late end may still be adopted."""
+    holders: tuple[str, ...] = ()
+    held_end: Ending | None = None
+    """The end of a job that is held; applied when the last holder lets go."""
+    last: Ending | None = None
+    """The end that was applied last."""
+    winner: Ending | None = None
+    """The one attempt whose outputs count."""
+    faults: int = 0
+    """Attempts that ended badly; releases do not count here."""
+    releases: int = 0
+    overlap_possible: bool = False
+    """An earlier attempt was given up without proof that its process is gone."""
+    confirmations: int = 0
+    """Raised by a confirming write, which changes nothing else."""
+    delivery: Delivery | None = None
+    rev: int = 0
+    """Counts transitions; stories and audits are ordered by it, not by clocks."""
+    history: tuple[Transition, ...] = ()
+    min_writer: int = WRITER
+    extra: Mapping[str, object] = field(default_factory=dict)
+    """Fields that a newer writer put there; they survive our rewriting."""
+
+    @property
+    def token(self) -> Token:
+        return Token(self.generation, self.attempt)
+
+    @property
+    def final(self) -> bool:
+        return self.state in FINAL
+
+
+def rank(document: JobDocument) -> int:
+    """One number that sorts the queue: higher priority first, then the older job. Below 2^53 on purpose (JSON)."""
+    return (HIGHEST_PRIORITY - document.priority << 42) | document.created
+
+
+class Lane(NamedTuple):
+    """The queue a job stands in: jobs of one owner that need about as much."""
+
+    tenant: str
+    resource_class: str
+    owner: str
+
+    def __str__(self) -> str:
+        return f"{self.tenant}/{self.resource_class}/{self.owner}"
+
+
+def lane_of(document: JobDocument) -> Lane:
+    return Lane(document.tenant, resource_class(document.resources), document.owner)
+
+
+def lane_named(text: str) -> Lane:
+    """Read a lane back. Tenants have no slash in them, owners may."""
+    tenant, name, owner = text.split("/", 2)
+    return Lane(tenant, name, owner)
+
+
+def search_fields(document: JobDocument) -> dict[str, object]:
+    """What stores index beside the document itself: derived, never read back."""
+    claim = document.claim
+    needs = document.resources
+    overdue = None
+    if claim is not None and document.expected_runtime is not None and document.held_end is None:
+        overdue = claim.granted + 1000 * document.expected_runtime
+    return {
+        "slot": slot_of(document.id),
+        "lane": str(lane_of(document)),
+        "rank": rank(document),
+        "resource_class": resource_class(needs),
+        "retries": max(0, document.attempt - 1),
+        "held": bool(document.holders),
+        "pilot": claim.pilot if claim else None,
+        "host": claim.host if claim else (document.last.host if document.last else None),
+        "cpus": needs.cpus,
+        "memory": needs.memory,
+        "disk": needs.disk,
+        "gpus": needs.gpus,
+        "overdue": overdue,
+        "notify_due": document.delivery.due if document.delivery else None,
+        "exit_code": document.last.exit_code if document.last else None,
+    }

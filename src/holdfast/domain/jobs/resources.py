@@ -1,0 +1,69 @@
+"""What a job needs and a pilot offers, and the classes by which the two find each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """An amount of each resource; of a job what it needs, of a pilot what is free."""
+
+    cpus: int = 1
+    memory: int = 0
+    """Bytes; 0 means that the job does not say."""
+    disk: int = 0
+    gpus: int = 0
+    wall: int | None = None
+    """Seconds: the job's limit, or the time the pilot has left; None means no limit."""
+
+
+def fits(need: Resources, free: Resources) -> bool:
+    """Whether a pilot with so much free can run a job that needs so much."""
+    if free.wall is not None and need.wall is not None and need.wall > free.wall:
+        return False
+    return need.cpus <= free.cpus and need.memory <= free.memory and need.disk <= free.disk and need.gpus <= free.gpus
+
+
+def _step(amount: int, unit: int = 1) -> int:
+    """The power-of-two step an amount falls in: 0 for none, k for at most 2^(k-1) units."""
+    units = -(-amount // unit)
+    return 0 if units <= 0 else (units - 1).bit_length() + 1
+
+
+def _least(step: int, unit: int = 1) -> int:
+    """The smallest amount that falls in a step."""
+    if step == 0:
+        return 0
+    return 1 if step == 1 else ((1 << (step - 2)) * unit) + 1
+
+
+def resource_class(need: Resources) -> str:
+    """The class of jobs that need about as much: each resource rounded up to a power of two."""
+    return f"c{_step(need.cpus)}m{_step(need.memory, MIB)}d{_step(need.disk, MIB)}g{_step(need.gpus)}"
+
+
+def class_may_fit(name: str, free: Resources) -> bool:
+    """Whether some job of that class could run in what is free; each job is still checked by `fits`."""
+    cpus, rest = name[1:].split("m")
+    memory, rest = rest.split("d")
+    disk, gpus = rest.split("g")
+    return (
+        _least(int(cpus)) <= free.cpus
+        and _least(int(memory), MIB) <= free.memory
+        and _least(int(disk), MIB) <= free.disk
+        and _least(int(gpus)) <= free.gpus
+    )
+
+
+def less(free: Resources, taken: Resources) -> Resources:
+    """What is left when a job has been placed."""
+    return Resources(
+        cpus=free.cpus - taken.cpus,
+        memory=free.memory - taken.memory,
+        disk=free.disk - taken.disk,
+        gpus=free.gpus - taken.gpus,
+        wall=free.wall,
+    )

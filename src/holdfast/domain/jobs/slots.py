@@ -1,0 +1,35 @@
+"""Slots: how the servers share out the jobs without talking to each other.
+
+A job falls in one of 1,024 slots by its id. Each server takes the slots for which it has the highest
+hash among the servers it has seen alive. Two servers may for a while believe that they own one slot: that
+costs a conflict at the store, never a second claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from zlib import crc32
+
+SLOTS = 1024
+
+
+def slot_of(job: str) -> int:
+    """The slot of a job, the same on every machine and in every release."""
+    return crc32(job.encode()) % SLOTS
+
+
+def own_slots(server: str, alive: Iterable[str]) -> frozenset[int]:
+    """The slots that fall to a server among those alive (itself always counted), by rendezvous hashing."""
+    others = sorted(set(alive) - {server})
+    if not others:
+        return frozenset(range(SLOTS))
+    # The slot is hashed last and mixed, since crc32 alone is linear and would give one server all slots.
+    return frozenset(
+        slot for slot in range(SLOTS) if all(_weight(server, slot) > _weight(other, slot) for other in others)
+    )
+
+
+def _weight(server: str, slot: int) -> tuple[int, str]:
+    mixed = crc32(f"{slot}:{server}".encode()) * 0x9E3779B1 & 0xFFFFFFFF
+    mixed ^= mixed >> 15
+    return (mixed * 0x85EBCA77 & 0xFFFFFFFF, server)

@@ -1,0 +1,66 @@
+"""The story of a job: every transition in order, told in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from holdfast.domain.jobs.job_document import JobDocument, Transition
+from holdfast.domain.jobs.lifecycle import Event
+
+KEEP = 24
+"""So many lines stay on the document; a longer story is moved, oldest first, to create-only chapters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """The older lines of a story, moved off the document so that it stays small."""
+
+    job: str
+    first: int
+    lines: tuple[Transition, ...]
+
+
+def fold(document: JobDocument) -> tuple[JobDocument, Chapter | None]:
+    """Move the older half of a long story to a chapter, which must be stored before the document is."""
+    if len(document.history) <= KEEP:
+        return document, None
+    old, kept = document.history[: -KEEP // 2], document.history[-KEEP // 2 :]
+    return replace(document, history=kept), Chapter(document.id, old[0].rev, old)
+
+
+def whole_story(document: JobDocument, chapters: Iterable[Chapter]) -> tuple[Transition, ...]:
+    """All lines in order. A chapter whose document write did not take place is overruled by the document."""
+    lines = {line.rev: line for chapter in sorted(chapters, key=lambda c: c.first) for line in chapter.lines}
+    first = document.history[0].rev if document.history else 0
+    lines = {rev: line for rev, line in lines.items() if rev < first}
+    lines |= {line.rev: line for line in document.history}
+    return tuple(lines[rev] for rev in sorted(lines))
+
+
+_WORDS: dict[str, str] = {
+    Event.CREATE: "{by} submitted the job.",
+    Event.CLAIM: "Pilot {by} claimed it for attempt {attempt} ({note}).",
+    Event.COMPLETE: "Attempt {attempt} ended well and its outputs count ({note}).",
+    Event.FAULT: "Attempt {attempt} ended badly: {note}.",
+    Event.RETRY: "It will be tried again, says the {by}: {note}.",
+    Event.GIVE_UP: "It failed for good, says the {by}: {note}.",
+    Event.RELEASE: "{by} took the claim of attempt {attempt} away: {note}.",
+    Event.QUARANTINE: "{by} set the job aside after too many lost claims: {note}.",
+    Event.ADOPT: "Attempt {attempt} was given up but ended well after all; nobody had claimed the job since ({note}).",
+    Event.KEEP_END: "Attempt {attempt} ended while the job is held; the end is kept ({note}).",
+    Event.CANCEL: "{by} cancelled it. {note}",
+    Event.HOLD: "{by} held it: {note}.",
+    Event.CONTINUE: "{by} let it go on ({note}).",
+    Event.FORCE_COMPLETE: "{by} said that it counts as done: {note}.",
+    Event.FORCE_FAIL: "{by} said that it counts as failed: {note}.",
+    Event.NOTIFY: "The callback was told: {note}.",
+}
+
+
+def words(line: Transition) -> str:
+    """One line of the story as a sentence."""
+    template = _WORDS.get(line.event)
+    if template is None:  # written by a newer release
+        return f"{line.event} by {line.by}: {line.note}"
+    return template.format(by=line.by, attempt=line.attempt, note=line.note).replace(": .", ".").strip()

@@ -1,0 +1,57 @@
+"""A job as it is asked for, and the document it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holdfast.domain.jobs.job_document import Delivery, JobDocument, State, Transition
+from holdfast.domain.jobs.lifecycle import Event
+from holdfast.domain.jobs.resources import Resources
+from holdfast.domain.jobs.specification import Specification
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One job asked for by a client or a work item."""
+
+    specification: Specification
+    owner: str
+    name: str | None = None
+    team: str = ""
+    index: int | None = None
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    expected_runtime: int | None = None
+    resources: Resources | None = None
+    not_before: int = 0
+    callback: str | None = None
+    held: bool = False
+
+
+def new_job(submission: Submission, *, job: str, now: int, by: str) -> JobDocument:
+    """The first version of a job's document."""
+    spec = submission.specification
+    return JobDocument(
+        id=job,
+        tenant=spec.tenant,
+        specification=spec.id,
+        name=submission.name or spec.name,
+        owner=submission.owner,
+        created=now,
+        changed=now,
+        resources=submission.resources or spec.resources,
+        index=submission.index,
+        parameters=submission.parameters,
+        team=submission.team,
+        labels=submission.labels,
+        priority=submission.priority,
+        expected_runtime=submission.expected_runtime,
+        retry=spec.retry,
+        not_before=submission.not_before,
+        holders=(submission.owner,) if submission.held else (),
+        delivery=Delivery(url=submission.callback) if submission.callback else None,
+        rev=1,
+        history=(Transition(1, now, Event.CREATE.value, State.AVAILABLE.value, 0, by, ""),),
+    )
