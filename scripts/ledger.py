@@ -79,9 +79,7 @@ class Ledger:
                     complaints.append(f"--rows: {part} runs backwards")
                 chosen.update(row.id for row in self.rows[first : last + 1])
             else:
-                complaints.append(
-                    f"--rows: {part or 'an empty part'} names no row; say P4, P4-02 or P4-01..P4-14"
-                )
+                complaints.append(f"--rows: {part or 'an empty part'} names no row; say P4, P4-02 or P4-01..P4-14")
         if complaints:
             raise LedgerError(complaints)
         return tuple(row for row in self.rows if row.id in chosen)
@@ -129,9 +127,7 @@ def mark_name(node: ast.expr) -> str | None:
     if not isinstance(node, ast.Attribute):
         return None
     holder = node.value
-    of_pytest = (
-        isinstance(holder, ast.Attribute) and holder.attr == "mark" and isinstance(holder.value, ast.Name)
-    )
+    of_pytest = isinstance(holder, ast.Attribute) and holder.attr == "mark" and isinstance(holder.value, ast.Name)
     of_mark = isinstance(holder, ast.Name) and holder.id == "mark"
     return node.attr if of_pytest or of_mark else None
 
@@ -180,9 +176,7 @@ class MarkReader(ast.NodeVisitor):
         names = {mark_name(decorator) for decorator in node.decorator_list}
         # pytest ignores a mark on a fixture or a helper: such a row would only look carried.
         if "ledger" in names and not isinstance(node, ast.ClassDef) and not node.name.startswith("test"):
-            self.complaints.append(
-                f"{self.file}:{node.lineno}: {node.name} is no test, its ledger mark has no effect"
-            )
+            self.complaints.append(f"{self.file}:{node.lineno}: {node.name} is no test, its ledger mark has no effect")
         self._names.append(node.name)
         self._off.append(self._off[-1] or bool(names & SWITCHED_OFF) or is_switched_off(node.body))
         self.generic_visit(node)
@@ -198,9 +192,7 @@ class MarkReader(ast.NodeVisitor):
                 test = "::".join([self.file, *self._names])
                 self.marks.append(Mark(argument.value, place, test, counts=not self._off[-1]))
             else:
-                self.complaints.append(
-                    f"{place}: a ledger mark takes plain strings, this is {ast.unparse(argument)}"
-                )
+                self.complaints.append(f"{place}: a ledger mark takes plain strings, this is {ast.unparse(argument)}")
 
 
 def read_marks(tests: Path) -> tuple[tuple[Mark, ...], list[str]]:
@@ -272,9 +264,7 @@ def make_report(page: Path, tests: Path, asked: str | None) -> Report:
     rows = ledger.rows if asked is None else ledger.choose(asked)
     marks, complaints = read_marks(tests)
     known = {row.id for row in ledger.rows}
-    complaints += [
-        f"{mark.place}: {mark.row} is no row of {page.name}" for mark in marks if mark.row not in known
-    ]
+    complaints += [f"{mark.place}: {mark.row} is no row of {page.name}" for mark in marks if mark.row not in known]
     if complaints:
         raise LedgerError(complaints)
     carried: dict[str, list[str]] = {}
@@ -286,12 +276,8 @@ def make_report(page: Path, tests: Path, asked: str | None) -> Report:
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="ledger", description="List the ledger rows that no test carries.")
-    parser.add_argument(
-        "--rows", metavar="ROWS", help="P4, P4-02, P4-01..P4-14, or several of these with commas"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="every row with its tests as JSON; the summary on stderr"
-    )
+    parser.add_argument("--rows", metavar="ROWS", help="P4, P4-02, P4-01..P4-14, or several of these with commas")
+    parser.add_argument("--json", action="store_true", help="every row with its tests as JSON; the summary on stderr")
     parser.add_argument("--papers", type=Path, default=PAPERS, help="the page with the rows")
     parser.add_argument("--tests", type=Path, default=TESTS, help="the folder with the tests")
     return parser.parse_args(argv)

@@ -189,9 +189,7 @@ def test_a_question_that_names_no_row_is_an_error(run: Run, asked: str) -> None:
         ("def test_broken(:\n", "tests/test_jobs.py:2: cannot be parsed"),
     ],
 )
-def test_a_wrong_mark_is_an_error_whatever_was_asked(
-    run: Run, tests: Path, source: str, complaint: str
-) -> None:
+def test_a_wrong_mark_is_an_error_whatever_was_asked(run: Run, tests: Path, source: str, complaint: str) -> None:
     write(tests, '@pytest.mark.ledger("P3-01")\ndef test_pull(): ...\n', name="test_fine.py")
     write(tests, source)
 
