@@ -47,7 +47,6 @@ install_opensearch() {
 }
 
 install_postgres() {
-  need curl curl
   postgres_bin >/dev/null || apt_install postgresql
   local version; version=$("$(postgres_bin)/postgres" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
   [ "$version" -ge "$POSTGRES_MINIMUM" ] || die "PostgreSQL $version is too old; $POSTGRES_MINIMUM or newer is needed"
@@ -69,4 +68,7 @@ go_install() { # go_install MODULE@VERSION PROGRAM TARGET: builds into a folder 
 
 install_temporal() { go_install "github.com/temporalio/cli/cmd/temporal@v$TEMPORAL_CLI_VERSION" temporal "$(temporal_program)"; }
 
-install_toxiproxy() { go_install "github.com/Shopify/toxiproxy/v2/cmd/server@v$TOXIPROXY_VERSION" server "$(toxiproxy_program)"; }
+install_toxiproxy() {
+  need curl curl
+  go_install "github.com/Shopify/toxiproxy/v2/cmd/server@v$TOXIPROXY_VERSION" server "$(toxiproxy_program)"
+}

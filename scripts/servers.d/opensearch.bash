@@ -90,24 +90,25 @@ opensearch_any_alive() {
   return 1
 }
 
-opensearch_check() { # 0 ready, 1 not yet, 2 a node is dead
-  local name=$1 dir nodes port p
-  dir=$(opensearch_dir "$name") nodes=$(cat "$dir/nodes") port=$(cat "$dir/port")
-  for p in "$dir"/n*.pid; do alive "$p" || return 2; done
-  for ((p = port; p < port + nodes; p++)); do
-    curl -fs -m 5 "http://127.0.0.1:$p/_cluster/health?wait_for_nodes=$nodes&wait_for_status=yellow&timeout=2s" 2>/dev/null |
-      grep -q '"timed_out":false' || return 1
+opensearch_check() { # opensearch_check NAME FIRST LAST: do these nodes answer, in one cluster with every living one?
+  local name=$1 first=$2 last=$3 dir port i living=0
+  dir=$(opensearch_dir "$name") port=$(cat "$dir/port")
+  for ((i = first; i <= last; i++)); do alive "$dir/n$i.pid" || return 2; done
+  for i in "$dir"/n*.pid; do if alive "$i"; then living=$((living + 1)); fi; done
+  for ((i = first; i <= last; i++)); do
+    curl -fs -m 5 "http://127.0.0.1:$((port + i - 1))/_cluster/health?wait_for_nodes=$living&wait_for_status=yellow&timeout=2s" \
+      2>/dev/null | grep -q '"timed_out":false' || return 1
   done
 }
 
-opensearch_wait() {
+opensearch_wait() { # opensearch_wait NAME [I]: for all nodes, or for node I while others may be dead
   local dir; dir=$(opensearch_dir "$1")
-  until_ready "OpenSearch $1" "$dir/n1.log" opensearch_check "$1"
+  until_ready "OpenSearch $1" "$dir/n${2:-1}.log" opensearch_check "$1" "${2:-1}" "${2:-$(cat "$dir/nodes")}"
 }
 
 opensearch_start() { # opensearch_start NAME NODES PORT HEAP QUICK FRESH
   local since nodes port; since=$(now)
-  [ -x "$(opensearch_dist)/bin/opensearch" ] && find_jdk >/dev/null || install_opensearch
+  install_opensearch
   with_lock opensearch_prepare "$@"
   opensearch_wait "$1"
   nodes=$(cat "$(opensearch_dir "$1")/nodes") port=$(cat "$(opensearch_dir "$1")/port")

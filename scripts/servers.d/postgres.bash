@@ -62,7 +62,7 @@ postgres_wait() { until_ready PostgreSQL "$(postgres_dir)/server.log" postgres_c
 
 postgres_start() { # postgres_start PORT FRESH
   local since; since=$(now)
-  postgres_bin >/dev/null || install_postgres
+  install_postgres
   with_lock postgres_prepare "$@"
   postgres_wait
   say "PostgreSQL answers at 127.0.0.1:$(cat "$(postgres_dir)/port") after $(seconds_since "$since")"

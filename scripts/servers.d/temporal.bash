@@ -45,7 +45,7 @@ temporal_wait() { until_ready Temporal "$(temporal_dir)/server.log" temporal_che
 
 temporal_start() { # temporal_start PORT MEMORY FRESH
   local since; since=$(now)
-  [ -x "$(temporal_program)" ] || install_temporal
+  install_temporal
   with_lock temporal_prepare "$@"
   temporal_wait
   say "Temporal answers at 127.0.0.1:$(cat "$(temporal_dir)/port") after $(seconds_since "$since")"

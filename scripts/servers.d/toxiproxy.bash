@@ -35,7 +35,7 @@ toxiproxy_wait() { until_ready Toxiproxy "$(toxiproxy_dir)/server.log" toxiproxy
 
 toxiproxy_start() { # toxiproxy_start PORT
   local since; since=$(now)
-  [ -x "$(toxiproxy_program)" ] || install_toxiproxy
+  install_toxiproxy
   with_lock toxiproxy_prepare "$@"
   toxiproxy_wait
   say "Toxiproxy answers at 127.0.0.1:$(cat "$(toxiproxy_dir)/port") after $(seconds_since "$since")"

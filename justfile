@@ -1,0 +1,64 @@
+# Tasks of the house. `uv run just` lists them; `uv run just check test` is what a change must pass.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+# List the tasks.
+default:
+    @just --list --unsorted
+
+# Install everything a developer needs, and the hooks that run before a commit.
+setup:
+    uv sync --locked --all-groups
+    uv run pre-commit install
+
+# Lint, format, types and the floors of the house; changes nothing.
+check: check-python check-pilot check-shell
+    uv run lint-imports
+
+[private]
+check-python:
+    uv run ruff check .
+    uv run ruff format --check .
+    uv run mypy $(git ls-files --cached --others --exclude-standard '*.py' | grep -o '^[a-z]*/' | sort -u)
+
+# The pilot runs on Python 3.9: the checkers stand in for an interpreter that few machines still have.
+[private]
+check-pilot:
+    . scripts/versions.env && uvx --quiet "mypy@$MYPY_FOR_PYTHON_39_VERSION" --python-version 3.9 src/holdfast_pilot
+    uv run vermin --quiet --no-tips --violations -t=3.9- src/holdfast_pilot
+
+[private]
+check-shell:
+    uv run shellcheck -x $(git ls-files --cached --others --exclude-standard | xargs grep -Il -m1 '^#!/usr/bin/env bash') scripts/servers.d/*.bash
+
+# Mend what the linters can mend.
+fix:
+    uv run ruff check --fix .
+    uv run ruff format .
+
+# Tests that need no server.
+test *args:
+    uv run pytest -m "not live and not slow" {{ args }} || [ $? = 5 ]
+
+# Tests on the real servers (start them first with servers-up).
+live *args:
+    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow" {{ args }} || [ $? = 5 ]
+
+# Start the real servers that `live` needs, unless they run already.
+servers-up:
+    scripts/servers start postgres
+    scripts/servers start opensearch --quick
+    scripts/servers start temporal
+    @echo 'for pytest by hand: eval "$(scripts/servers env)"' >&2
+
+# Stop every server that scripts/servers started.
+servers-down:
+    scripts/servers stop
+
+# List the papers' claims that no test carries.
+ledger *args:
+    uv run python scripts/ledger.py {{ args }}
+
+# Everything, as the continuous integration does it.
+ci:
+    bash .ci/run

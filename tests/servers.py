@@ -1,0 +1,54 @@
+"""Where the real servers are, for tests marked ``live``.
+
+``scripts/servers env`` prints the addresses as environment variables. A missing one fails the test:
+a skipped proof would look like a proof.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "servers"
+
+
+def address(variable: str) -> str:
+    """The value of an environment variable, or a failed test that says how to set it."""
+    value = os.environ.get(variable, "")
+    if not value:
+        pytest.fail(
+            f'{variable} is not set: start the servers (just servers-up), then eval "$(scripts/servers env)"',
+            pytrace=False,
+        )
+    return value
+
+
+def opensearch() -> tuple[str, ...]:
+    """The addresses of every node of the OpenSearch cluster under test."""
+    return tuple(address("HOLDFAST_TEST_OPENSEARCH").split(","))
+
+
+def opensearch_cluster(name: str) -> tuple[str, ...]:
+    """The addresses of every node of a cluster started with ``--name`` other than ``one``."""
+    return tuple(address(f"HOLDFAST_TEST_OPENSEARCH_{name.upper()}").split(","))
+
+
+def postgres() -> str:
+    """The URL of a PostgreSQL database in which tests may create schemas and databases."""
+    return address("HOLDFAST_TEST_POSTGRES")
+
+
+def temporal() -> str:
+    """Host and port of Temporal's frontend."""
+    return address("HOLDFAST_TEST_TEMPORAL")
+
+
+def toxiproxy() -> str:
+    """The URL at which Toxiproxy takes orders."""
+    return address("HOLDFAST_TEST_TOXIPROXY")
+
+
+def order(*words: str) -> str:
+    """Give ``scripts/servers`` an order, such as ``kill9 opensearch --name three 2``, and get its output."""
+    return subprocess.run([SCRIPT, *words], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
