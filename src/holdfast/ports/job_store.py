@@ -137,8 +137,9 @@ class JobStore(Protocol):
     async def search(
         self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
     ) -> Page:
-        """A page of jobs in the order of a field of `SORT_FIELDS` (`-field`: downwards), ties by id.
+        """A page of jobs in the order of a field of `SORT_FIELDS` (`-field`: downwards), ties by id, the same way.
 
+        Text is in the order of its code points. Jobs without the sort value come last in both directions.
         The cursor is stable: jobs that come, go or change between pages neither repeat nor hide others, except those
         whose own sort value changed. Cursors are opaque, and good for any adapter instance of the same store.
         `Permanent` for an unknown field, a bad cursor, or a limit over `MAX_PAGE`.
@@ -148,6 +149,7 @@ class JobStore(Protocol):
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
         """How many jobs there are for each value of a field of `COUNT_FIELDS`; jobs without a value are left out.
 
+        Numbers are written in digits, `held` as `true` or `false`.
         Up to 10,000 different values, those with the most jobs first.
         """
         ...
