@@ -59,6 +59,11 @@ servers-down:
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
+# Build the pages into docs/_build/html; a warning is an error.
+docs:
+    uv run --group docs sphinx-build -q -W --keep-going -b html docs docs/_build/html
+    @echo 'docs/_build/html/index.html' >&2
+
 # Everything, as the continuous integration does it.
 ci:
     bash .ci/run
