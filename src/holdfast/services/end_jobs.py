@@ -1,0 +1,198 @@
+"""Takes the ends of attempts from pilots and commits them, many in one write.
+
+An end is answered only when it is settled: it counts, it is kept because the job is held, or it is superseded and kept as
+evidence. Anything else is `unknown`, and the pilot sends it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from holdfast.domain.jobs.claim import Applied, Repeated, end
+from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome
+from holdfast.domain.jobs.lifecycle import Refused
+from holdfast.formats.job_json import ending_to_json
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import Transient
+from holdfast.ports.job_store import JobStore, Record, Stored
+from holdfast.services.write_checked import Answer, Missing, Settled, Wish, Writer
+
+
+class Result(StrEnum):
+    """What became of an end."""
+
+    COMMITTED = "committed"
+    HELD = "held"
+    SUPERSEDED = "superseded"
+    UNKNOWN = "unknown"
+    """Not settled; send it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndReport:
+    """An end as a pilot sends it, with what does not go into the job's document."""
+
+    job: str
+    ending: Ending
+    log_tail: str = ""
+    log_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EndResult:
+    """What the pilot is told."""
+
+    claim: str
+    result: Result
+    detail: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    report: EndReport
+    pilot: str
+    tenant: str
+    answer: asyncio.Future[EndResult]
+
+
+@dataclass(slots=True)
+class EndJobs:
+    """The desk where ends are brought; group commit as for claims."""
+
+    store: JobStore
+    writer: Writer
+    clock: Clock
+    bulk: int = 500
+    remember: int = 20_000
+    _queue: list[_Asked] = field(default_factory=list)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _known: OrderedDict[str, Stored] = field(default_factory=OrderedDict)
+
+    def granted(self, jobs: Sequence[Stored]) -> None:
+        """Remember the documents of claims given here: their ends then need no read."""
+        for stored in jobs:
+            if stored.document.claim is not None:
+                self._known[stored.document.claim.id] = stored
+        while len(self._known) > self.remember:
+            self._known.popitem(last=False)
+
+    async def end(self, reports: Sequence[EndReport], *, pilot: str, tenant: str) -> Sequence[EndResult]:
+        """Commit what these attempts came to; one result each, in order."""
+        loop = asyncio.get_running_loop()
+        asked = [_Asked(report, pilot, tenant, loop.create_future()) for report in reports]
+        self._queue += asked
+        self._wake.set()
+        return await asyncio.gather(*(one.answer for one in asked))
+
+    async def run(self) -> None:
+        """Commit until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                batch = self._next_batch()
+                try:
+                    await self._commit([one for one in batch if not one.answer.done()])
+                except Exception as error:  # the pilots must not hang on a bug
+                    for one in batch:
+                        if not one.answer.done():
+                            one.answer.set_exception(error)
+
+    def _next_batch(self) -> list[_Asked]:
+        """As many as one write takes, no job twice: a second end of the same job waits for its turn."""
+        batch: list[_Asked] = []
+        later: list[_Asked] = []
+        jobs: set[str] = set()
+        for one in self._queue:
+            fresh = one.report.job not in jobs and len(batch) < self.bulk
+            (batch if fresh else later).append(one)
+            jobs.add(one.report.job)
+        self._queue = later
+        return batch
+
+    async def _commit(self, batch: Sequence[_Asked]) -> None:
+        try:
+            await self._keep_evidence(batch)
+        except Transient as error:
+            for one in batch:
+                _tell(one, Result.UNKNOWN, str(error))
+            return
+        answers = await self.writer.write([self._wish(one) for one in batch])
+        late: list[tuple[_Asked, str]] = []
+        for one, answer in zip(batch, answers, strict=True):
+            self._known.pop(one.report.ending.claim, None)
+            if isinstance(answer, Refused | Missing):
+                late.append((one, answer.reason if isinstance(answer, Refused) else "there is no such job"))
+            else:
+                _tell(one, *_result(answer))
+        if late:
+            await self._keep_late(late)
+
+    def _wish(self, one: _Asked) -> Wish:
+        ending = one.report.ending
+        now = self.clock.now()
+
+        def decide(document: JobDocument) -> JobDocument | Refused:
+            if document.tenant != one.tenant:
+                return Refused("there is no such job")
+            if document.claim is not None and document.claim.id == ending.claim and document.claim.pilot != one.pilot:
+                return Refused("another pilot holds this claim")
+            verdict = end(document, ending, now=now, by=one.pilot)
+            if isinstance(verdict, Applied | Repeated):
+                return verdict.document
+            return Refused(verdict.reason)
+
+        def mine(document: JobDocument) -> bool:
+            return document.tenant == one.tenant and isinstance(end(document, ending, now=now, by=one.pilot), Repeated)
+
+        return Wish(one.report.job, decide, mine, known=self._known.get(ending.claim))
+
+    async def _keep_evidence(self, batch: Sequence[_Asked]) -> None:
+        """What a fault left behind, and what any attempt printed, before the document says that it ended."""
+        records = [
+            _record(one, "evidence" if one.report.ending.outcome is Outcome.FAULT else "log", self.clock.now())
+            for one in batch
+            if one.report.ending.outcome is Outcome.FAULT or one.report.log_tail
+        ]
+        if records:
+            await self.store.add_records(records)
+
+    async def _keep_late(self, late: Sequence[tuple[_Asked, str]]) -> None:
+        """A late end is never applied and never lost: it is kept as evidence before the pilot may forget it."""
+        records = [_record(one, "late-end", self.clock.now(), why=why) for one, why in late]
+        try:
+            await self.store.add_records(records)
+        except Transient as error:
+            for one, _ in late:
+                _tell(one, Result.UNKNOWN, str(error))
+            return
+        for one, why in late:
+            _tell(one, Result.SUPERSEDED, why)
+
+
+def _record(one: _Asked, kind: str, now: int, why: str = "") -> Record:
+    report = one.report
+    token = report.ending.token
+    body: dict[str, object] = {"ending": ending_to_json(report.ending), "pilot": one.pilot}
+    if report.log_tail:
+        body |= {"log_tail": report.log_tail, "log_bytes": report.log_bytes}
+    if why:
+        body["why"] = why
+    name = f"{report.job}:{token.generation}.{token.attempt}:{report.ending.claim}:{kind}"
+    return Record(id=name, tenant=one.tenant, kind=kind, job=report.job, at=now, body=body)
+
+
+def _result(answer: Answer) -> tuple[Result, str]:
+    if isinstance(answer, Settled):
+        held = answer.stored.document.held_end is not None
+        return (Result.HELD, "") if held else (Result.COMMITTED, "")
+    return Result.UNKNOWN, getattr(answer, "detail", "")
+
+
+def _tell(one: _Asked, result: Result, detail: str) -> None:
+    if not one.answer.done():
+        one.answer.set_result(EndResult(one.report.ending.claim, result, detail))

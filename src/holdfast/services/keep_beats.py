@@ -1,0 +1,175 @@
+"""Takes the beats of pilots and stores them, many in one small document; shares the slots among the servers.
+
+Each server writes only its own sheets, so nothing is version-checked. A pilot's beat is acknowledged when the sheet with it
+is stored. The server's own beat is on the same sheets: servers see each other alive by counters that move, never by clocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from holdfast.domain.jobs.slots import own_slots
+from holdfast.domain.pilots.pilot import Beat, BeatSheet
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import PortError, Transient
+from holdfast.ports.pilot_store import PilotStore
+
+
+@dataclass(frozen=True, slots=True)
+class BeatSettings:
+    """How beats are kept."""
+
+    buckets: int = 4
+    flush: float = 0.1
+    """Seconds between writings while there are new beats."""
+    own: float = 1.0
+    """Seconds between the server's own beats."""
+    look: float = 2.0
+    """Seconds between looks at the other servers."""
+    dead_after: float = 8.0
+    """A server whose counter has not moved for so long gets no slots."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    beats: dict[str, Beat] = field(default_factory=dict)
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+    dirty: bool = False
+
+
+class KeepBeats:
+    """The beat desk of one server."""
+
+    def __init__(
+        self,
+        store: PilotStore,
+        clock: Clock,
+        *,
+        server: str,
+        url: str = "",
+        settings: BeatSettings | None = None,
+        shared_out: Callable[[frozenset[int]], None] = lambda _slots: None,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.server = server
+        self.url = url
+        self.settings = settings or BeatSettings()
+        self.shared_out = shared_out
+        self.counter = 0
+        self.alive: dict[str, str] = {server: url}
+        """The servers seen alive, with their addresses."""
+        self._buckets = [_Bucket() for _ in range(self.settings.buckets)]
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._wake = asyncio.Event()
+
+    async def beat(self, pilot: str, beat: Beat) -> None:
+        """Store a pilot's beat; returns when it is stored. `Transient` when it could not be, for now."""
+        bucket = self._buckets[crc32(pilot.encode()) % len(self._buckets)]
+        known = bucket.beats.get(pilot)
+        if known is not None:
+            # A repeat of an older beat must not take back what a newer one said.
+            session = max(beat.session, known.session)
+            newer = beat if beat.counter >= known.counter else known
+            beat = Beat(newer.counter, session, newer.lease, newer.claims)
+        bucket.beats[pilot] = beat
+        bucket.dirty = True
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        bucket.waiting.append(stored)
+        self._wake.set()
+        await stored
+
+    async def open_session(self, pilot: str, session: int, lease: int) -> None:
+        """Store that a pilot holds a channel open here, before the pilot is told so."""
+        known = self.last_beat(pilot)
+        counter, claims = (known.counter, known.claims) if known else (0, ())
+        await self.beat(pilot, Beat(counter, session, lease, claims))
+
+    def last_beat(self, pilot: str) -> Beat | None:
+        return self._buckets[crc32(pilot.encode()) % len(self._buckets)].beats.get(pilot)
+
+    def forget(self, pilot: str) -> None:
+        """The pilot is gone."""
+        bucket = self._buckets[crc32(pilot.encode()) % len(self._buckets)]
+        if bucket.beats.pop(pilot, None) is not None:
+            bucket.dirty = True
+
+    async def run(self) -> None:
+        """Write sheets and watch the other servers until cancelled."""
+        await asyncio.gather(self._write_loop(), self._look_loop())
+
+    async def _write_loop(self) -> None:
+        last_own = -1e9
+        while True:
+            now = self.clock.monotonic()
+            if now - last_own >= self.settings.own:
+                last_own = now
+                self._buckets[0].dirty = True
+            await self._write_dirty()
+            pause = max(0.0, last_own + self.settings.own - self.clock.monotonic())
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+                await asyncio.sleep(min(self.settings.flush, pause))
+            except TimeoutError:
+                pass
+            self._wake.clear()
+
+    async def _write_dirty(self) -> None:
+        self.counter += 1
+        await asyncio.gather(*(self._write(number) for number, one in enumerate(self._buckets) if one.dirty))
+
+    async def _write(self, number: int) -> None:
+        bucket = self._buckets[number]
+        waiting, bucket.waiting, bucket.dirty = bucket.waiting, [], False
+        sheet = BeatSheet(self.server, number, self.counter, self.url, dict(bucket.beats))
+        try:
+            await self.store.put_sheet(sheet)
+        except PortError as error:
+            bucket.dirty = True
+            for one in waiting:
+                if not one.done():
+                    one.set_exception(Transient(f"the beat could not be stored: {error}"))
+            return
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+
+    async def _look_loop(self) -> None:
+        while True:
+            # When the store does not answer, who is alive stays as it was; slots with two owners only cost conflicts.
+            with suppress(PortError):
+                self._look(await self.store.sheets())
+            await asyncio.sleep(self.settings.look)
+
+    def _look(self, sheets: Sequence[BeatSheet]) -> None:
+        now = self.clock.monotonic()
+        newest: dict[str, int] = {}
+        urls: dict[str, str] = {}
+        for sheet in sheets:
+            newest[sheet.server] = max(sheet.counter, newest.get(sheet.server, 0))
+            urls[sheet.server] = sheet.url
+            if sheet.server != self.server:
+                self._let_move(sheet)
+        for server, counter in newest.items():
+            before = self._seen.get(server)
+            if before is None:
+                # The first sight of a server is not yet a sign of life: its sheet may be old.
+                self._seen[server] = (counter, -1e9)
+            elif counter > before[0]:
+                self._seen[server] = (counter, now)
+        self._seen = {server: seen for server, seen in self._seen.items() if server in newest}
+        moving = {server for server, (_, at) in self._seen.items() if now - at < self.settings.dead_after}
+        self.alive = {server: urls[server] for server in sorted(moving - {self.server})} | {self.server: self.url}
+        self.shared_out(own_slots(self.server, self.alive))
+
+    def _let_move(self, sheet: BeatSheet) -> None:
+        """Pilots that beat at another server now need not stand on our sheet."""
+        for pilot, beat in sheet.beats.items():
+            ours = self.last_beat(pilot)
+            if ours is not None and (beat.counter, beat.session) > (ours.counter + 1, ours.session):
+                self.forget(pilot)

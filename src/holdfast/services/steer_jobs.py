@@ -1,0 +1,111 @@
+"""Carries out what people do to a job by hand: cancel, hold, continue, release, retry, force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.domain.jobs import steering
+from holdfast.domain.jobs.claim import release
+from holdfast.domain.jobs.job_document import JobDocument, State, Token
+from holdfast.domain.jobs.lifecycle import Refused
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import PortError
+from holdfast.ports.job_store import JobStore, Record
+from holdfast.services.write_checked import Answer, Settled, Wish, Writer
+
+
+@dataclass(slots=True)
+class SteerJobs:
+    """The service. Each verb is one version-checked write; a repeat of one that took place is answered the same."""
+
+    store: JobStore
+    writer: Writer
+    clock: Clock
+
+    async def cancel(self, job: str, *, by: str, reason: str = "") -> Answer:
+        """End the job; a pilot that runs it is ordered to stop."""
+        now = self.clock.now()
+        before: list[JobDocument] = []
+
+        def decide(document: JobDocument) -> JobDocument | Refused:
+            before[:] = [document]
+            return steering.cancel(document, now=now, by=by, reason=reason)
+
+        answer = await self._one(job, decide, lambda document: document.state is State.CANCELLED)
+        if isinstance(answer, Settled) and before and before[0].claim is not None:
+            await self.order(before[0], "cancel")
+        return answer
+
+    async def hold(self, job: str, *, holder: str, by: str, reason: str = "") -> Answer:
+        now = self.clock.now()
+        return await self._one(
+            job,
+            lambda document: steering.hold(document, holder=holder, now=now, by=by, reason=reason),
+            lambda document: holder in document.holders,
+        )
+
+    async def let_go(self, job: str, *, holder: str, by: str) -> Answer:
+        now = self.clock.now()
+        return await self._one(
+            job,
+            lambda document: steering.let_go(document, holder=holder, now=now, by=by),
+            lambda document: False,
+        )
+
+    async def retry(self, job: str, *, by: str, reason: str = "") -> Answer:
+        now = self.clock.now()
+        return await self._one(
+            job, lambda document: steering.retry(document, now=now, by=by, reason=reason), lambda document: False
+        )
+
+    async def release(self, job: str, *, attempt: int, claim: str, by: str, reason: str) -> Answer:
+        """Take a claim away by hand; only the one that the caller saw. Not proven dead, so an overlap is possible."""
+        now = self.clock.now()
+        before: list[JobDocument] = []
+
+        def decide(document: JobDocument) -> JobDocument | Refused:
+            before[:] = [document]
+            if document.attempt != attempt:
+                return Refused(f"the job moved on: it is at attempt {document.attempt}")
+            return release(document, claim_id=claim, now=now, by=by, reason=reason, overlap_possible=True)
+
+        answer = await self._one(job, decide, lambda d: d.claim is None and d.former_claim == claim)
+        if isinstance(answer, Settled) and before and before[0].claim is not None:
+            await self.order(before[0], "cancel")
+        return answer
+
+    async def force(self, job: str, *, to: State, expected: Token, by: str, reason: str) -> Answer:
+        now = self.clock.now()
+        before: list[JobDocument] = []
+
+        def decide(document: JobDocument) -> JobDocument | Refused:
+            before[:] = [document]
+            return steering.force(document, to=to, expected=expected, now=now, by=by, reason=reason)
+
+        answer = await self._one(job, decide, lambda document: document.state is to)
+        if isinstance(answer, Settled) and before and before[0].claim is not None:
+            await self.order(before[0], "cancel")
+        return answer
+
+    async def order(self, document: JobDocument, what: str, **body: object) -> None:
+        """Leave an order for the pilot that held the job; whichever server has its channel passes it on.
+
+        Best effort: the fence, not the order, keeps a late end from counting.
+        """
+        held = document.claim
+        if held is None:
+            return
+        now = self.clock.now()
+        text: dict[str, object] = {"order": what, "pilot": held.pilot, "claim": held.id, **body}
+        record = Record(f"order:{held.id}:{what}:{now}", document.tenant, "order", document.id, now, text)
+        try:
+            await self.store.add_records([record])
+        except PortError:
+            return
+
+    async def _one(
+        self, job: str, decide: Callable[[JobDocument], JobDocument | Refused], mine: Callable[[JobDocument], bool]
+    ) -> Answer:
+        (answer,) = await self.writer.write([Wish(job, decide, mine)])
+        return answer

@@ -1,0 +1,142 @@
+"""Accepts jobs: a job is accepted when the store has acknowledged its first document."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import NAMESPACE_URL, uuid5
+
+import orjson
+
+from holdfast.domain.jobs.claim import confirm
+from holdfast.domain.jobs.job_document import JobDocument
+from holdfast.domain.jobs.specification import Specification
+from holdfast.domain.jobs.submission import Submission, new_job
+from holdfast.ports.clock import Clock, Ids
+from holdfast.ports.errors import Conflict, Transient
+from holdfast.ports.job_store import Change, Conflicted, JobStore, Record, Stored, Written
+from holdfast.services.write_checked import TRIES
+
+BULK = 1000
+KNOWN_SPECIFICATIONS = 10_000
+
+
+class Accepted(NamedTuple):
+    """A job that stands in the store."""
+
+    id: str
+    created: bool
+    """False: an earlier request with the same key had made it."""
+
+
+@dataclass(slots=True)
+class SubmitJobs:
+    """The service."""
+
+    store: JobStore
+    clock: Clock
+    ids: Ids
+    offered: list[Callable[[Sequence[Stored]], None]] = field(default_factory=list)
+    """Told of the jobs just created, so that a waiting pilot need not wait for the next search."""
+    _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
+
+    async def submit(self, submissions: Sequence[Submission], *, by: str, key: str | None = None) -> Sequence[Accepted]:
+        """Store the jobs. With a key a repeat gives the same jobs; `Conflict` if the key was used for others.
+
+        `Transient` when the store did not acknowledge everything: some jobs may stand. The same key makes the repeat safe.
+        """
+        if key is None:
+            names = [self.ids.job() for _ in submissions]
+        else:
+            tenant = submissions[0].specification.tenant
+            await self._keep_key(tenant, key, submissions, by)
+            names = [job_named(tenant, key, place) for place in range(len(submissions))]
+        await self._keep_specifications({one.specification.id: one.specification for one in submissions})
+        now = self.clock.now()
+        documents = [new_job(one, job=name, now=now, by=by) for one, name in zip(submissions, names, strict=True)]
+        accepted: list[Accepted] = []
+        for start in range(0, len(documents), BULK):
+            accepted += await self._create(documents[start : start + BULK])
+        return accepted
+
+    async def _keep_key(self, tenant: str, key: str, submissions: Sequence[Submission], by: str) -> None:
+        digest = hashlib.sha256(repr((by, submissions)).encode()).hexdigest()
+        name = f"key:{tenant}:{hashlib.sha256(key.encode()).hexdigest()}"
+        body = {"digest": digest, "jobs": len(submissions)}
+        record = Record(id=name, tenant=tenant, kind="key", job="", at=self.clock.now(), body=body)
+        (new,) = await self.store.add_records([record])
+        if new:
+            return
+        before = await self.store.get_record(name)
+        if before is None:
+            raise Transient("the idempotency key could not be read back; send the same request again")
+        if before.body["digest"] != digest:
+            raise Conflict("this idempotency key was used for another request; use a new key for new jobs")
+
+    async def _keep_specifications(self, specifications: dict[str, Specification]) -> None:
+        new = [spec for name, spec in specifications.items() if name not in self._known]
+        if new:
+            await self.store.put_specifications(new)
+        for name in specifications:
+            self._known[name] = None
+            self._known.move_to_end(name)
+        while len(self._known) > KNOWN_SPECIFICATIONS:
+            self._known.popitem(last=False)
+
+    async def _create(self, documents: Sequence[JobDocument]) -> list[Accepted]:
+        """Create-if-absent, settled by the same rule as every write: what was read counts only when confirmed."""
+        done: dict[str, Accepted] = {}
+        created: list[Stored] = []
+        changes = [Change(document, None) for document in documents]
+        for _ in range(TRIES):
+            results = await self.store.write(changes)
+            unsure: list[str] = []
+            for change, result in zip(changes, results, strict=True):
+                job = change.document.id
+                if isinstance(result, Written):
+                    # A write over a version that was read confirms a job whose creation was not acknowledged.
+                    done[job] = Accepted(job, created=change.expected is None)
+                    created.append(Stored(change.document, result.version))
+                else:
+                    unsure.append(job)
+                    if isinstance(result, Conflicted):
+                        done.setdefault(job, Accepted(job, created=False))
+            if not unsure:
+                break
+            changes = await self._again(unsure, {document.id: document for document in documents}, done)
+            if not changes:
+                break
+        else:
+            raise Transient("the store did not acknowledge every job; send the same request with the same key again")
+        for tell in self.offered:
+            tell(created)
+        return [done[document.id] for document in documents]
+
+    async def _again(
+        self, unsure: Sequence[str], documents: dict[str, JobDocument], done: dict[str, Accepted]
+    ) -> list[Change]:
+        found = await self.store.get(unsure)
+        changes: list[Change] = []
+        for job in unsure:
+            stored = found.get(job)
+            if stored is None:
+                changes.append(Change(documents[job], None))
+            elif stored.document.rev == 1 and stored.document.confirmations == 0:
+                changes.append(Change(confirm(stored.document), stored.version))
+            else:  # someone's acknowledged write stands on it
+                done[job] = Accepted(job, created=False)
+        return changes
+
+
+def job_named(tenant: str, key: str, place: int) -> str:
+    """The id of the n-th job of a request with a key: always the same."""
+    return str(uuid5(NAMESPACE_URL, f"holdfast:{tenant}:{key}:{place}"))
+
+
+def specification_named(tenant: str, content: dict[str, object]) -> str:
+    """The id of a specification: a digest of its content and tenant."""
+    text = orjson.dumps([tenant, content], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(text).hexdigest()[:32]

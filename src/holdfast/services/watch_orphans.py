@@ -1,0 +1,136 @@
+"""Finds claims whose pilots are gone and releases them. Any number of these may run at once.
+
+A pilot's silence only counts while the servers themselves are seen to store their beats: when the store or all servers are
+down no pilot could be heard, so the clock stands still; and when the store does not answer us, everything is forgotten and the
+watch begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.domain.jobs.job_document import State
+from holdfast.domain.pilots.orphans import HeldClaim, Memory, forgotten, look
+from holdfast.domain.pilots.pilot import BeatSheet, PilotState, newest_beats
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import PortError
+from holdfast.ports.job_store import JobQuery, JobStore, Record, Stored
+from holdfast.ports.pilot_store import PilotStore
+from holdfast.services.release_claims import ReleaseClaims
+
+BLIND = 5.0
+"""A scan that comes so many seconds late (we were paused ourselves) counts only as this many."""
+
+
+@dataclass(slots=True)
+class WatchOrphans:
+    """One scanner."""
+
+    store: JobStore
+    pilots: PilotStore
+    clock: Clock
+    release: ReleaseClaims
+    lease: int = 600
+    """Seconds: the lease of a pilot that never beat."""
+    every: float = 1.0
+    sweep: float | None = None
+    """Seconds between looks at all running jobs; a third of the lease unless set."""
+    alarmed: Callable[[str], None] = lambda _text: None
+    memory: Memory = field(default_factory=Memory)
+    fair: float = 0.0
+    """Our own steady time, less the times in which nobody could have been heard."""
+    silent_found: int = 0
+    forgotten_found: int = 0
+    alarms: int = 0
+    _scanned_at: float | None = None
+    _swept_at: float = -1e9
+    _servers: dict[str, int] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Scan until cancelled."""
+        while True:
+            await self.scan()
+            await asyncio.sleep(self.every)
+
+    async def scan(self) -> None:
+        """One look at the beats, and now and then one at all running jobs."""
+        try:
+            sheets = await self.pilots.sheets()
+            self._tick(sheets)
+            await self._scan_pilots(sheets)
+            pause = self.sweep if self.sweep is not None else self.lease / 3
+            if self.fair - self._swept_at >= pause:
+                self._swept_at = self.fair
+                await self._sweep(await self.pilots.sheets(fresh=True))
+        except PortError:
+            self.memory, self._scanned_at = Memory(), None
+
+    def _tick(self, sheets: Sequence[BeatSheet]) -> None:
+        now = self.clock.monotonic()
+        servers: dict[str, int] = {}
+        for sheet in sheets:
+            servers[sheet.server] = max(sheet.counter, servers.get(sheet.server, 0))
+        moved = any(counter > self._servers.get(server, counter) for server, counter in servers.items())
+        if self._scanned_at is not None and moved:
+            self.fair += min(now - self._scanned_at, BLIND)
+        if moved or self._scanned_at is None:
+            self._scanned_at = now
+        elif now - self._scanned_at > BLIND:
+            self._scanned_at = now - BLIND
+        self._servers = servers
+
+    async def _scan_pilots(self, sheets: Sequence[BeatSheet]) -> None:
+        scan = look(self.memory, newest_beats(sheets), now=self.fair)
+        self.memory = scan.memory
+        if not scan.silent:
+            return
+        if scan.alarm:
+            await self._alarm(
+                f"{len(scan.silent)} of {len(scan.memory.pilots)} pilots fell silent at once; none is released"
+            )
+            return
+        count = await self.release.of_pilots(
+            scan.silent, by="orphan watch", reason="its pilot fell silent", overlap_possible=True
+        )
+        self.silent_found += count
+        for pilot in scan.silent:
+            await self.release.mark(pilot, PilotState.SILENT, "no beat for more than its lease")
+
+    async def _sweep(self, sheets: Sequence[BeatSheet]) -> None:
+        """Look for claims that their pilots do not name."""
+        beats = newest_beats(sheets)
+        query = JobQuery(states=frozenset({State.RUNNING}))
+        running: dict[str, Stored] = {}
+        cursor: str | None = None
+        while True:
+            page = await self.store.search(query, sort="created", limit=5000, cursor=cursor)
+            for one in page.jobs:
+                if one.document.claim is not None:
+                    running[one.document.claim.id] = one
+            cursor = page.cursor
+            if cursor is None:
+                break
+        held = [HeldClaim(one.document.id, claim, _pilot(one)) for claim, one in running.items()]
+        self.memory, lost = forgotten(self.memory, held, beats, lease=self.lease, now=self.fair)
+        if lost:
+            self.forgotten_found += await self.release.release(
+                [running[one.claim] for one in lost],
+                by="orphan watch",
+                reason="its pilot does not know of the claim",
+                overlap_possible=False,
+            )
+
+    async def _alarm(self, text: str) -> None:
+        self.alarms += 1
+        self.alarmed(text)
+        now = self.clock.now()
+        minute = now // 60_000
+        alert = Record(f"alert:orphans:{minute}", "", "alert", "", now, {"alert": "many-orphans", "words": text})
+        await self.store.add_records([alert])
+
+
+def _pilot(stored: Stored) -> str:
+    assert stored.document.claim is not None  # noqa: S101 - only claimed ones are kept
+    return stored.document.claim.pilot
