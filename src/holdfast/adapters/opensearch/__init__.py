@@ -1,0 +1,1 @@
+"""Jobs, records, pilots and beats in OpenSearch."""

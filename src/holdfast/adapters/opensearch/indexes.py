@@ -1,0 +1,121 @@
+"""The indexes: what is searchable in them, and the settings that durability rests on.
+
+Each index is reached by an alias, and writes demand one: a write can never make an index with guessed fields.
+
+Fields that are not listed are kept in the document and cannot be searched (`dynamic: false`): a newer writer's
+fields survive an older writer's rewriting, and the large parts (history, parameters, endings) cost no indexing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.adapters.opensearch.hosts import Hosts
+from holdfast.ports.errors import Conflict, NotFound, Permanent
+from holdfast.ports.job_store import MAX_PAGE, NUMBER_FIELDS, TEXT_FIELDS
+
+LABEL_FIELD = "label_pairs"
+"""The labels as `key=value`, put into the stored document by this adapter and taken out again when it is read."""
+
+_WORD = {"type": "keyword"}
+_SHOWN = {"type": "keyword", "index": False}
+"""For sorting only; the store finds ids by its own field."""
+_NUMBER = {"type": "long"}
+_BARE_NUMBER = {"type": "long", "index": False}
+
+_RANGES = frozenset({"created", "changed", "rank"})
+"""Numbers by which many jobs are told from few; the others are checked on the jobs that other fields found."""
+
+JOB_FIELDS: Mapping[str, Any] = {
+    **dict.fromkeys(sorted(TEXT_FIELDS - {"id"}), _WORD),
+    **{name: _NUMBER if name in _RANGES else _BARE_NUMBER for name in sorted(NUMBER_FIELDS)},
+    "id": _SHOWN,
+    "tenant": _WORD,
+    "state": _WORD,
+    "held": {"type": "boolean"},
+    LABEL_FIELD: {"type": "keyword", "doc_values": False},
+}
+
+FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "jobs": JOB_FIELDS,
+    "specifications": {"tenant": _WORD},
+    "records": {"id": _SHOWN, "tenant": _WORD, "kind": _WORD, "job": _WORD, "at": _NUMBER},
+    "pilots": {"id": _SHOWN, "tenant": _WORD, "state": _WORD, "registered": _NUMBER},
+    "beats": {"sheet": _SHOWN, "server": _WORD},
+}
+
+SAFE_WITH_COPIES = (3, 7)
+"""Older servers can acknowledge a write that no copy has when a copy fails at the wrong moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How many copies and parts the indexes have; parts are for the jobs alone, the rest is small."""
+
+    prefix: str
+    replicas: int
+    shards: int
+
+    def alias(self, kind: str) -> str:
+        return f"{self.prefix}-{kind}"
+
+    def index(self, kind: str) -> str:
+        return f"{self.prefix}-{kind}-000001"
+
+    def creation(self, kind: str) -> dict[str, Any]:
+        return {
+            "settings": {
+                "index": {
+                    "number_of_shards": self.shards if kind == "jobs" else 1,
+                    "number_of_replicas": self.replicas,
+                    # Set, not left to the default: otherwise an index that nobody searches stops refreshing.
+                    "refresh_interval": "1s",
+                    # An acknowledged write is on disk.
+                    "translog.durability": "request",
+                    # One more than a page, to see whether there is another.
+                    "max_result_window": MAX_PAGE + 1,
+                }
+            },
+            "mappings": {"dynamic": False, "properties": dict(FIELDS[kind])},
+            "aliases": {self.alias(kind): {"is_write_index": True}},
+        }
+
+
+async def make_indexes(hosts: Hosts, layout: Layout) -> None:
+    """Make what is missing, and refuse a cluster that could lose acknowledged writes."""
+    await _check_server(hosts, layout)
+    for kind in FIELDS:
+        try:
+            found = await hosts.read(f"/{layout.alias(kind)}/_settings", method="GET", params={})
+        except NotFound:
+            await _create(hosts, layout, kind)
+            continue
+        for name, one in found.items():
+            if one["settings"]["index"].get("translog", {}).get("durability", "request") != "request":
+                raise Permanent(f"index {name} must have translog.durability request: it may lose acknowledged writes")
+        body = {"dynamic": False, "properties": dict(FIELDS[kind])}
+        await hosts.read(f"/{layout.alias(kind)}/_mapping", body, method="PUT", params={})
+
+
+async def _create(hosts: Hosts, layout: Layout, kind: str) -> None:
+    params = {"wait_for_active_shards": "1"}
+    try:
+        await hosts.read(f"/{layout.index(kind)}", layout.creation(kind), method="PUT", params=params)
+    except (Permanent, Conflict) as error:
+        # Another process was quicker, and made the same.
+        if "resource_already_exists_exception" not in str(error):
+            raise
+
+
+async def _check_server(hosts: Hosts, layout: Layout) -> None:
+    version = (await hosts.read("/", method="GET", params={})).get("version", {})
+    number = str(version.get("number", "0.0"))
+    if version.get("distribution") != "opensearch":
+        raise Permanent(f"the store must be OpenSearch; the host says {version.get('distribution')} {number}")
+    if layout.replicas > 0 and tuple(int(part) for part in number.split(".")[:2]) < SAFE_WITH_COPIES:
+        raise Permanent(
+            f"OpenSearch {number} can acknowledge a write that no copy has; with replicas use "
+            f"{'.'.join(map(str, SAFE_WITH_COPIES))} or newer, or run without replicas"
+        )

@@ -1,0 +1,145 @@
+"""The job store in OpenSearch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from holdfast.adapters.opensearch.cluster import Cluster, version_of
+from holdfast.adapters.opensearch.hosts import Access
+from holdfast.adapters.opensearch.indexes import LABEL_FIELD
+from holdfast.adapters.opensearch.queries import counting, counts_from, cursor_at, label_pair, page_of
+from holdfast.domain.jobs.job_document import JobDocument
+from holdfast.domain.jobs.specification import Specification
+from holdfast.formats.job_json import job_from_json, job_to_json, specification_from_json, specification_to_json
+from holdfast.ports.errors import Transient
+from holdfast.ports.job_store import (
+    MAX_PAGE,
+    Change,
+    Conflicted,
+    JobQuery,
+    Page,
+    Record,
+    Stored,
+    Unknown,
+    WriteResult,
+)
+
+
+class OpenSearchJobStore:
+    """Fills the port `JobStore`."""
+
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        *,
+        prefix: str = "holdfast",
+        replicas: int = 0,
+        shards: int = 1,
+        wait_for_active_shards: str | int = 1,
+        timeout: float = 5.0,
+        access: Access | None = None,
+    ) -> None:
+        self.cluster = Cluster(
+            hosts,
+            prefix=prefix,
+            replicas=replicas,
+            shards=shards,
+            wait_for_active_shards=wait_for_active_shards,
+            timeout=timeout,
+            access=access,
+        )
+
+    async def open(self) -> None:
+        await self.cluster.open()
+
+    async def close(self) -> None:
+        await self.cluster.close()
+
+    async def write(self, changes: Sequence[Change]) -> Sequence[WriteResult]:
+        if not changes:
+            return ()
+        lines = [(change.document.id, change.expected, _to_bytes(change.document)) for change in changes]
+        return await self.cluster.write("jobs", lines)
+
+    async def get(self, jobs: Sequence[str]) -> Mapping[str, Stored]:
+        return {hit["_id"]: _stored(hit) for hit in await self.cluster.get("jobs", jobs)}
+
+    async def search(
+        self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
+    ) -> Page:
+        answer = await self.cluster.search("jobs", page_of(query, sort, limit, cursor))
+        hits = answer["hits"]["hits"]
+        following = cursor_at(sort, hits[limit - 1]["sort"]) if len(hits) > limit else None
+        return Page([_stored(hit) for hit in hits[:limit]], following)
+
+    async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
+        return counts_from(await self.cluster.search("jobs", counting(query, by)))
+
+    async def put_specifications(self, specifications: Sequence[Specification]) -> None:
+        lines = [(one.id, None, orjson.dumps(specification_to_json(one))) for one in specifications]
+        for result in await self.cluster.write("specifications", lines) if lines else ():
+            if isinstance(result, Unknown):
+                raise Transient(f"a specification may not be stored: {result.detail}")
+
+    async def get_specifications(self, ids: Sequence[str]) -> Mapping[str, Specification]:
+        hits = await self.cluster.get("specifications", ids)
+        return {hit["_id"]: specification_from_json(hit["_source"]) for hit in hits}
+
+    async def add_records(self, records: Sequence[Record]) -> Sequence[bool]:
+        lines = [(record.id, None, orjson.dumps(record._asdict())) for record in records]
+        added: list[bool] = []
+        for result in await self.cluster.write("records", lines) if lines else ():
+            if isinstance(result, Unknown):
+                raise Transient(f"a record may not be stored: {result.detail}")
+            added.append(not isinstance(result, Conflicted))
+        return added
+
+    async def get_record(self, record: str) -> Record | None:
+        hits = await self.cluster.get("records", [record])
+        return _record(hits[0]["_source"]) if hits else None
+
+    async def find_records(
+        self,
+        *,
+        kind: str | None = None,
+        job: str | None = None,
+        tenant: str | None = None,
+        since: int | None = None,
+        newest_first: bool = False,
+        limit: int = 1000,
+    ) -> Sequence[Record]:
+        wanted = {"kind": kind, "job": job, "tenant": tenant}
+        filters: list[dict[str, Any]] = [{"term": {name: value}} for name, value in wanted.items() if value is not None]
+        if since is not None:
+            filters.append({"range": {"at": {"gte": since}}})
+        body = {
+            "query": {"bool": {"filter": filters}},
+            "sort": [{"at": {"order": "desc" if newest_first else "asc"}}, {"id": {"order": "asc"}}],
+            "size": min(limit, MAX_PAGE),
+            "track_total_hits": False,
+        }
+        answer = await self.cluster.search("records", body)
+        return [_record(hit["_source"]) for hit in answer["hits"]["hits"]]
+
+    async def refresh(self) -> None:
+        await self.cluster.refresh()
+
+
+def _to_bytes(document: JobDocument) -> bytes:
+    stored = job_to_json(document)
+    if document.labels:
+        stored[LABEL_FIELD] = [label_pair(key, value) for key, value in document.labels.items()]
+    return orjson.dumps(stored)
+
+
+def _stored(hit: Mapping[str, Any]) -> Stored:
+    source = hit["_source"]
+    source.pop(LABEL_FIELD, None)
+    return Stored(job_from_json(source), version_of(hit))
+
+
+def _record(source: Mapping[str, Any]) -> Record:
+    return Record(source["id"], source["tenant"], source["kind"], source["job"], source["at"], source["body"])

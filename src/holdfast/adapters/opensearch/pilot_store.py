@@ -1,0 +1,64 @@
+"""Pilots and their beats, in the same cluster as the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from holdfast.adapters.opensearch.cluster import Cluster, version_of
+from holdfast.domain.pilots.pilot import BeatSheet, Pilot
+from holdfast.formats.pilot_json import pilot_from_json, pilot_to_json, sheet_from_json, sheet_to_json
+from holdfast.ports.job_store import MAX_PAGE, Version, WriteResult
+from holdfast.ports.pilot_store import StoredPilot
+
+
+class OpenSearchPilotStore:
+    """Fills the port `PilotStore`. The job store opens and closes the cluster that both share."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def put_pilot(self, pilot: Pilot, expected: Version | None) -> WriteResult:
+        line = (pilot.id, expected, orjson.dumps(pilot_to_json(pilot)))
+        return (await self._cluster.write("pilots", [line]))[0]
+
+    async def get_pilot(self, pilot: str) -> StoredPilot | None:
+        hits = await self._cluster.get("pilots", [pilot])
+        return StoredPilot(pilot_from_json(hits[0]["_source"]), version_of(hits[0])) if hits else None
+
+    async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
+        wanted = {"tenant": tenant, "state": state}
+        body = {
+            "query": {"bool": {"filter": [{"term": {name: one}} for name, one in wanted.items() if one is not None]}},
+            "sort": [{"registered": {"order": "desc"}}, {"id": {"order": "asc"}}],
+            "size": MAX_PAGE,
+            "track_total_hits": False,
+        }
+        answer = await self._cluster.search("pilots", body)
+        return [pilot_from_json(hit["_source"]) for hit in answer["hits"]["hits"]]
+
+    async def put_sheet(self, sheet: BeatSheet) -> None:
+        name = f"{sheet.server}/{sheet.bucket}"
+        await self._cluster.overwrite("beats", name, orjson.dumps(sheet_to_json(sheet) | {"sheet": name}))
+
+    async def sheets(self, *, fresh: bool = False) -> Sequence[BeatSheet]:
+        if fresh:
+            await self._cluster.refresh("beats")
+        return [sheet_from_json(source) for source in await self._sheets({"match_all": {}})]
+
+    async def drop_sheets(self, server: str) -> None:
+        await self._cluster.refresh("beats")
+        found = await self._sheets({"term": {"server": server}})
+        await self._cluster.remove("beats", [source["sheet"] for source in found])
+
+    async def _sheets(self, query: dict[str, Any]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        body: dict[str, Any] = {"query": query, "sort": [{"sheet": "asc"}], "size": 1000, "track_total_hits": False}
+        while True:
+            hits = (await self._cluster.search("beats", body))["hits"]["hits"]
+            found += [hit["_source"] for hit in hits]
+            if len(hits) < body["size"]:
+                return found
+            body["search_after"] = hits[-1]["sort"]

@@ -1,0 +1,112 @@
+"""Questions about jobs as structured queries, and cursors. No text is ever put together into a query."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as BadBase64
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from holdfast.adapters.opensearch.indexes import LABEL_FIELD
+from holdfast.domain.jobs.slots import SLOTS
+from holdfast.ports.errors import Permanent
+from holdfast.ports.job_store import COUNT_FIELDS, MAX_PAGE, NUMBER_FIELDS, SORT_FIELDS, TEXT_FIELDS, JobQuery
+
+MOST_VALUES = 10_000
+
+
+def label_pair(key: str, value: str) -> str:
+    """A label as one word; the key is escaped, so that no two labels look the same."""
+    return key.replace("\\", "\\\\").replace("=", "\\=") + "=" + value
+
+
+def query_of(query: JobQuery) -> dict[str, Any]:
+    """The filter that finds exactly the jobs meant."""
+    filters: list[dict[str, Any]] = []
+    if query.tenant is not None:
+        filters.append({"term": {"tenant": query.tenant}})
+    if query.states:
+        filters.append({"terms": {"state": sorted(query.states)}})
+    for name, values in query.anyof.items():
+        _known(name, TEXT_FIELDS)
+        filters.append({"ids": {"values": list(values)}} if name == "id" else {"terms": {name: list(values)}})
+    bounds: dict[str, dict[str, int]] = {}
+    for name, least in query.at_least.items():
+        bounds.setdefault(_known(name, NUMBER_FIELDS), {})["gte"] = least
+    for name, most in query.at_most.items():
+        bounds.setdefault(_known(name, NUMBER_FIELDS), {})["lte"] = most
+    filters += [{"range": {name: bound}} for name, bound in bounds.items()]
+    filters += [{"term": {LABEL_FIELD: label_pair(key, value)}} for key, value in query.labels.items()]
+    if query.held is not None:
+        filters.append({"term": {"held": query.held}})
+    if query.slots is not None and len(query.slots) < SLOTS:
+        filters.append({"terms": {"slot": sorted(query.slots)}})
+    return {"bool": {"filter": filters}} if filters else {"match_all": {}}
+
+
+def page_of(query: JobQuery, sort: str, limit: int, cursor: str | None) -> dict[str, Any]:
+    """The search for one page and one job more."""
+    if not 1 <= limit <= MAX_PAGE:
+        raise Permanent(f"a page has 1 to {MAX_PAGE} jobs, not {limit}")
+    name = _known(sort.removeprefix("-"), SORT_FIELDS)
+    order = "desc" if sort.startswith("-") else "asc"
+    by: list[dict[str, Any]] = [{name: {"order": order, "missing": "_last"}}]
+    if name != "id":
+        by.append({"id": {"order": "asc"}})
+    body: dict[str, Any] = {
+        "query": query_of(query),
+        "sort": by,
+        "size": limit + 1,
+        "seq_no_primary_term": True,
+        "track_total_hits": False,
+    }
+    if cursor is not None:
+        body["search_after"] = _after(cursor, sort, len(by))
+    return body
+
+
+def cursor_at(sort: str, values: list[Any]) -> str:
+    """Where a page ended, for the next one."""
+    return urlsafe_b64encode(orjson.dumps([sort, *values])).decode().rstrip("=")
+
+
+def _after(cursor: str, sort: str, length: int) -> list[Any]:
+    try:
+        place = orjson.loads(urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)))
+    except (ValueError, BadBase64) as error:
+        raise Permanent("the cursor is not one of ours") from error
+    if not isinstance(place, list) or len(place) != length + 1 or place[0] != sort:
+        raise Permanent("the cursor belongs to another search")
+    values = place[1:]
+    numbers = sort.removeprefix("-") in NUMBER_FIELDS
+    first_good = (isinstance(values[0], int) and numbers) or (isinstance(values[0], str | None) and not numbers)
+    if not first_good or not isinstance(values[-1], str | int) or isinstance(values[0], bool):
+        raise Permanent("the cursor is not one of ours")
+    return list(values)
+
+
+def counting(query: JobQuery, by: str) -> dict[str, Any]:
+    """The count of jobs for each value of a field."""
+    _known(by, COUNT_FIELDS)
+    return {
+        "query": query_of(query),
+        "size": 0,
+        "track_total_hits": False,
+        "aggs": {"by": {"terms": {"field": by, "size": MOST_VALUES}}},
+    }
+
+
+def counts_from(answer: Mapping[str, Any]) -> dict[str, int]:
+    """The counts, the most jobs first."""
+    return {
+        str(bucket.get("key_as_string", bucket["key"])): bucket["doc_count"]
+        for bucket in answer["aggregations"]["by"]["buckets"]
+    }
+
+
+def _known(name: str, fields: frozenset[str]) -> str:
+    if name not in fields:
+        raise Permanent(f"there is no field {name!r} for this; there are {', '.join(sorted(fields))}")
+    return name
