@@ -1,0 +1,57 @@
+"""One database and its connections, shared by the stores that are kept in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Executable, insert, make_url, select
+
+from holdfast.adapters.sql.dialects import Dialect, Postgres, Sqlite
+from holdfast.adapters.sql.errors import translated
+from holdfast.adapters.sql.rows import Row
+from holdfast.adapters.sql.tables import LAYOUT, layout, metadata
+from holdfast.ports.errors import Permanent
+
+
+class SqlDatabase:
+    """A PostgreSQL database (`postgresql://…`) or a SQLite file (`sqlite:///…`)."""
+
+    def __init__(self, url: str, *, schema: str | None = None, connections: int = 8) -> None:
+        """`schema` is for PostgreSQL alone, made where it is missing. SQLite has one of its `connections` more, to write."""
+        place = make_url(url)
+        name = place.get_backend_name()
+        self.dialect: Dialect
+        if name == "postgresql":
+            self.dialect = Postgres(place, schema, connections)
+        elif name == "sqlite" and place.database not in (None, "", ":memory:") and schema is None:
+            self.dialect = Sqlite(place, connections)
+        else:
+            raise Permanent("a SQL store is a PostgreSQL database or a SQLite file")
+
+    async def open(self) -> None:
+        """Make the tables where they are missing."""
+        with translated():
+            async with self.dialect.writer.begin() as connection:
+                await self.dialect.begin_layout(connection)
+                await connection.run_sync(metadata.create_all)
+                number = (await connection.execute(select(layout.c.number))).scalar()
+                if number is None:
+                    await connection.execute(insert(layout).values(number=LAYOUT))
+        if number is not None and number > LAYOUT:
+            raise Permanent(f"the tables have layout {number}; this release knows {LAYOUT}")
+
+    async def close(self) -> None:
+        await self.dialect.reader.dispose()
+        await self.dialect.writer.dispose()
+
+    async def rows(self, statement: Executable) -> Sequence[Row]:
+        """What a statement finds."""
+        with translated():
+            async with self.dialect.reader.connect() as connection:
+                return (await connection.execute(statement)).all()
+
+    async def run(self, statement: Executable) -> None:
+        """A statement that changes something, durable when this returns."""
+        with translated():
+            async with self.dialect.writer.begin() as connection:
+                await connection.execute(statement)

@@ -1,0 +1,260 @@
+"""Everything that PostgreSQL and SQLite do differently, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import orjson
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Executable,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    column,
+    event,
+    exists,
+    func,
+    insert,
+    null,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.sql.schema import Column
+
+from holdfast.adapters.sql.rows import Row
+
+CONNECT_SECONDS = 10
+ANSWER_SECONDS = 30
+"""How long an answer is waited for; after it a read is `Transient` and a write unknown."""
+
+
+class Dialect(Protocol):
+    """What the stores need of a database."""
+
+    reader: AsyncEngine
+    writer: AsyncEngine
+
+    async def begin_layout(self, connection: AsyncConnection) -> None:
+        """Keep others from making the tables at the same time; inside the transaction that makes them."""
+        ...
+
+    async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
+        """Add the rows whose id is not there yet, durably; which ones were added."""
+        ...
+
+    async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
+        """Add the first where there is none, put the second over the version just below theirs; which ones were.
+
+        The table begins with `id` and `version`. The ids differ. Durable when it returns.
+        """
+        ...
+
+    def upsert(self, table: Table, row: Row) -> Executable:
+        """Put a row over whatever has its key."""
+        ...
+
+    def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        """Whether a column has one of many values, by one parameter however many there are."""
+        ...
+
+    def labelled(self, labels: ColumnElement[Any], label: str) -> ColumnElement[bool]: ...
+
+
+class Postgres:
+    """Statements commit by themselves where one is enough: one round trip, durable when it is answered."""
+
+    def __init__(self, url: URL, schema: str | None, connections: int) -> None:
+        settings = {"application_name": "holdfast"}
+        if schema is not None:
+            settings["search_path"] = '"' + schema.replace('"', '""') + '"'
+        self.schema = schema
+        self.writer = create_async_engine(
+            url.set(drivername="postgresql+asyncpg"),
+            pool_size=connections,
+            max_overflow=0,
+            pool_timeout=ANSWER_SECONDS,
+            connect_args={"timeout": CONNECT_SECONDS, "command_timeout": ANSWER_SECONDS, "server_settings": settings},
+        )
+        self.reader = self.writer.execution_options(isolation_level="AUTOCOMMIT")
+        event.listen(self.writer.sync_engine, "connect", _never_answer_early)
+
+    async def begin_layout(self, connection: AsyncConnection) -> None:
+        await connection.execute(select(func.pg_advisory_xact_lock(0x686F6C64)))
+        if self.schema is not None:
+            name = connection.dialect.identifier_preparer.quote_identifier(self.schema)
+            await connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {name}"))
+
+    async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
+        async with self.reader.connect() as connection:
+            return await _run(connection, table, _create_many(table), rows)
+
+    async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
+        if not rewrites:
+            return await self.create(table, creates)
+        if not creates:
+            async with self.reader.connect() as connection:
+                return await _run(connection, table, _rewrite_many(table), rewrites)
+        async with self.writer.begin() as connection:
+            done = await _run(connection, table, _create_many(table), creates)
+            done |= await _run(connection, table, _rewrite_many(table), rewrites)
+        return done
+
+    def upsert(self, table: Table, row: Row) -> Executable:
+        statement = postgresql.insert(table).values(row)
+        values = {one.name: statement.excluded[one.name] for one in table.columns if not one.primary_key}
+        return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values)
+
+    def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        return place == func.any(bindparam(None, list(values), type_=ARRAY(place.type, dimensions=1)))
+
+    def labelled(self, labels: ColumnElement[Any], label: str) -> ColumnElement[bool]:
+        wanted = bindparam(None, orjson.dumps([label]).decode(), type_=Text())
+        return labels.op("@>", is_comparison=True)(cast(wanted, JSONB))
+
+
+def _never_answer_early(connection: Any, _: object) -> None:
+    """A server may be set up to answer a commit before it is on disk; not for us."""
+    cursor = connection.cursor()
+    cursor.execute(
+        "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+    )
+    cursor.close()
+
+
+async def _run(connection: AsyncConnection, table: Table, statement: Executable, rows: Sequence[Row]) -> set[str]:
+    # Everyone takes the locks of rows in the order of their ids, so that no two wait for each other.
+    columns = zip(*sorted(rows, key=_id), strict=True)
+    arrays = {f"{place.name}s": list(values) for place, values in zip(table.columns, columns, strict=True)}
+    return set((await connection.execute(statement, arrays)).scalars())
+
+
+def _id(row: Row) -> str:
+    name: str = row[0]
+    return name
+
+
+def _plain(place: Column[Any]) -> Any:
+    return Text() if place.info.get("json") else place.type
+
+
+def _sent(table: Table) -> Any:
+    """The rows of a call as a table: one array a column, so the statement is the same for any number of rows."""
+    arrays = (bindparam(f"{place.name}s", type_=ARRAY(_plain(place), dimensions=1)) for place in table.columns)
+    names = (column(place.name, _plain(place)) for place in table.columns)
+    return func.unnest(*arrays).table_valued(*names, name="sent").render_derived()
+
+
+def _value(sent: Any, place: Column[Any]) -> ColumnElement[Any]:
+    value: ColumnElement[Any] = sent.c[place.name]
+    return cast(value, JSONB) if place.info.get("json") else value
+
+
+@cache
+def _create_many(table: Table) -> Executable:
+    sent = _sent(table)
+    rows = select(*(_value(sent, place) for place in table.columns))
+    return (
+        postgresql.insert(table).from_select(list(table.columns), rows).on_conflict_do_nothing().returning(table.c.id)
+    )
+
+
+@cache
+def _rewrite_many(table: Table) -> Executable:
+    sent = _sent(table)
+    standing = (table.c.id == sent.c.id) & (table.c.version == sent.c.version - 1)
+    locked = (
+        select(table.c.id)
+        .select_from(table)
+        .join(sent, standing)
+        .order_by(table.c.id)
+        .with_for_update(key_share=True, of=table)
+        .cte("locked")
+    )
+    values = {place: _value(sent, place) for place in table.columns if not place.primary_key}
+    return update(table).values(values).where(standing, table.c.id == locked.c.id).returning(table.c.id)
+
+
+class Sqlite:
+    """One connection writes, and several read beside it (write-ahead log); a commit is on disk when it is answered."""
+
+    def __init__(self, url: URL, connections: int) -> None:
+        place = url.set(drivername="sqlite+aiosqlite")
+        # The driver must not begin transactions by itself: it would begin them without the lock.
+        arguments = {"timeout": ANSWER_SECONDS, "isolation_level": None}
+        self.writer = create_async_engine(
+            place, pool_size=1, max_overflow=0, pool_timeout=ANSWER_SECONDS, connect_args=arguments
+        )
+        self.reader = create_async_engine(
+            place, pool_size=connections, max_overflow=0, pool_timeout=ANSWER_SECONDS, connect_args=arguments
+        )
+        for engine in (self.writer, self.reader):
+            event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+        event.listen(self.writer.sync_engine, "begin", _begin_immediate)
+
+    async def begin_layout(self, connection: AsyncConnection) -> None:
+        """The transaction has the lock already."""
+
+    async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
+        return await self.write(table, rows, ())
+
+    async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
+        async with self.writer.begin() as connection:
+            # Nobody else writes inside this transaction, so what is read here holds until it ends.
+            wanted = orjson.dumps([row[0] for row in (*creates, *rewrites)]).decode()
+            shown = select(table.c.id, table.c.get("version", null())).where(self._listed(table.c.id, wanted))
+            versions = {name: version for name, version in await connection.execute(shown)}  # noqa: C416 - rows, not pairs
+            new = [row for row in creates if row[0] not in versions]
+            fitting = [row for row in rewrites if versions.get(row[0]) == row[1] - 1]
+            if new:
+                await connection.exec_driver_sql(_sqlite_insert(table), new)
+            if fitting:
+                await connection.exec_driver_sql(_sqlite_update(table), [(*row[1:], row[0]) for row in fitting])
+        return {row[0] for row in (*new, *fitting)}
+
+    def upsert(self, table: Table, row: Row) -> Executable:
+        statement = sqlite.insert(table).values(row)
+        values = {one.name: statement.excluded[one.name] for one in table.columns if not one.primary_key}
+        return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values)
+
+    def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        return self._listed(place, orjson.dumps(list(values)).decode())
+
+    def _listed(self, place: ColumnElement[Any], values: str) -> ColumnElement[bool]:
+        return place.in_(select(func.json_each(bindparam(None, values, type_=Text())).table_valued("value").c.value))
+
+    def labelled(self, labels: ColumnElement[Any], label: str) -> ColumnElement[bool]:
+        each = func.json_each(labels).table_valued("value", name="each_label")
+        return exists(select(1).select_from(each).where(each.c.value == bindparam(None, label, type_=Text())))
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    cursor = connection.cursor()
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "temp_store = MEMORY", "cache_size = -65536"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_immediate(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+@cache
+def _sqlite_insert(table: Table) -> str:
+    return str(insert(table).compile(dialect=sqlite.dialect()))
+
+
+@cache
+def _sqlite_update(table: Table) -> str:
+    values = {place: bindparam(None, type_=place.type) for place in table.columns if place.name != "id"}
+    statement = update(table).values(values).where(table.c.id == bindparam("key", type_=table.c.id.type))
+    return str(statement.compile(dialect=sqlite.dialect()))

@@ -1,0 +1,129 @@
+"""The tables, the same in both dialects.
+
+A document is kept as the bytes of its JSON, since PostgreSQL's text cannot hold every character that JSON can. Beside
+it stand the fields that are searched: derived at each write, never read back into a document.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+LAYOUT = 1
+"""The layout of the tables; a store with a newer one is refused."""
+
+metadata = MetaData()
+
+# In the order of code points, as SQLite and OpenSearch sort, whatever the database's own language is.
+_TEXT = Text().with_variant(String(collation="C"), "postgresql")
+_OFTEN_REWRITTEN = {"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_analyze_scale_factor": "0.05"}
+
+OWN_TEXT = ("tenant", "name", "owner", "team", "specification", "phase", "state")
+OWN_NUMBERS = (
+    "priority", "expected_runtime", "faults", "releases", "attempt", "generation", "index", "created", "changed",
+    "not_before",
+)  # fmt: skip
+DERIVED_TEXT = ("lane", "resource_class", "pilot", "host")
+DERIVED_NUMBERS = (
+    "slot", "rank", "retries", "cpus", "memory", "disk", "gpus", "overdue", "notify_due", "exit_code",
+)  # fmt: skip
+_MAY_LACK = frozenset(
+    {"team", "phase", "expected_runtime", "index", "pilot", "host", "overdue", "notify_due", "exit_code"}
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", _TEXT, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    *(Column(name, _TEXT, nullable=name in _MAY_LACK) for name in OWN_TEXT + DERIVED_TEXT),
+    *(Column(name, BigInteger, nullable=name in _MAY_LACK) for name in OWN_NUMBERS + DERIVED_NUMBERS),
+    Column("held", Boolean, nullable=False),
+    Column("labels", Text().with_variant(JSONB, "postgresql"), info={"json": True}),
+    Column("document", LargeBinary, nullable=False),
+    postgresql_with=_OFTEN_REWRITTEN,
+)
+"""`labels` is a list with one text a label, the pair of its key and value."""
+
+
+def _partial(name: str, *columns: str, where: str) -> None:
+    """An index of the few rows that are looked for, so that the many others do not pay for it."""
+    Index(name, *(jobs.c[column] for column in columns), postgresql_where=text(where), sqlite_where=text(where))
+
+
+# A window of candidates is one run of this index. The last three let SQLite skip a job without reading its row.
+_partial(
+    "jobs_queue", "lane", "rank", "id", "slot", "held", "not_before",
+    where="state = 'available'",
+)  # fmt: skip
+_partial("jobs_pilot", "pilot", where="pilot IS NOT NULL")
+_partial("jobs_overdue", "overdue", "id", where="overdue IS NOT NULL")
+_partial("jobs_notify", "notify_due", "id", where="notify_due IS NOT NULL")
+_partial("jobs_running", "tenant", "created", "id", where="state = 'running'")
+_partial("jobs_faulted", "tenant", "created", "id", where="state = 'faulted'")
+Index("jobs_created", jobs.c.tenant, jobs.c.created, jobs.c.id)
+Index("jobs_owner", jobs.c.tenant, jobs.c.owner, jobs.c.created, jobs.c.id)
+Index("jobs_changed", jobs.c.changed, jobs.c.id)
+Index("jobs_specification", jobs.c.specification)
+Index(
+    "jobs_labels", jobs.c.labels,
+    postgresql_using="gin", postgresql_ops={"labels": "jsonb_path_ops"}, postgresql_where=text("labels IS NOT NULL"),
+).ddl_if(dialect="postgresql")  # fmt: skip
+
+specifications = Table(
+    "specifications",
+    metadata,
+    Column("id", _TEXT, primary_key=True),
+    Column("document", LargeBinary, nullable=False),
+)
+
+records = Table(
+    "records",
+    metadata,
+    Column("id", _TEXT, primary_key=True),
+    Column("tenant", _TEXT, nullable=False),
+    Column("kind", _TEXT, nullable=False),
+    Column("job", _TEXT, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+Index("records_job", records.c.job, records.c.at, records.c.id)
+Index("records_kind", records.c.kind, records.c.at, records.c.id)
+
+pilots = Table(
+    "pilots",
+    metadata,
+    Column("id", _TEXT, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("tenant", _TEXT, nullable=False),
+    Column("state", _TEXT, nullable=False),
+    Column("registered", BigInteger, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    postgresql_with=_OFTEN_REWRITTEN,
+)
+Index("pilots_registered", pilots.c.registered, pilots.c.id)
+
+sheets = Table(
+    "sheets",
+    metadata,
+    Column("server", _TEXT, nullable=False),
+    Column("bucket", Integer, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("server", "bucket"),
+    postgresql_with=_OFTEN_REWRITTEN,
+)
+
+layout = Table("layout", metadata, Column("number", Integer, primary_key=True, autoincrement=False))
