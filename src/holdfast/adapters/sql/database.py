@@ -17,7 +17,7 @@ class SqlDatabase:
     """A PostgreSQL database (`postgresql://…`) or a SQLite file (`sqlite:///…`)."""
 
     def __init__(self, url: str, *, schema: str | None = None, connections: int = 8) -> None:
-        """`schema` is for PostgreSQL alone, made where it is missing. SQLite has one of its `connections` more, to write."""
+        """`schema` is for PostgreSQL alone, made where it is missing. SQLite has one connection more, to write."""
         place = make_url(url)
         name = place.get_backend_name()
         self.dialect: Dialect
