@@ -146,6 +146,14 @@ class Cluster:
             raise Transient("OpenSearch refreshed a part of the index only")
 
 
+def to_json(document: object, what: str) -> bytes:
+    """The bytes of a document; `Permanent` for what JSON cannot say, such as half a character or a huge number."""
+    try:
+        return orjson.dumps(document)
+    except TypeError as error:
+        raise Permanent(f"{what} cannot be stored: {error}") from error
+
+
 def version_of(hit: Mapping[str, Any]) -> Version:
     """The version of a document that was read."""
     return Version(hit["_seq_no"], hit["_primary_term"])

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
-from holdfast.adapters.opensearch.cluster import Cluster, version_of
+from holdfast.adapters.opensearch.cluster import Cluster, to_json, version_of
 from holdfast.adapters.opensearch.hosts import Access
 from holdfast.adapters.opensearch.indexes import LABEL_FIELD
 from holdfast.adapters.opensearch.queries import counting, counts_from, cursor_at, label_pair, page_of
@@ -79,7 +77,9 @@ class OpenSearchJobStore:
         return counts_from(await self.cluster.search("jobs", counting(query, by)))
 
     async def put_specifications(self, specifications: Sequence[Specification]) -> None:
-        lines = [(one.id, None, orjson.dumps(specification_to_json(one))) for one in specifications]
+        lines = [
+            (one.id, None, to_json(specification_to_json(one), f"specification {one.id!r}")) for one in specifications
+        ]
         for result in await self.cluster.write("specifications", lines) if lines else ():
             if isinstance(result, Unknown):
                 raise Transient(f"a specification may not be stored: {result.detail}")
@@ -89,7 +89,7 @@ class OpenSearchJobStore:
         return {hit["_id"]: specification_from_json(hit["_source"]) for hit in hits}
 
     async def add_records(self, records: Sequence[Record]) -> Sequence[bool]:
-        lines = [(record.id, None, orjson.dumps(record._asdict())) for record in records]
+        lines = [(record.id, None, to_json(record._asdict(), f"record {record.id!r}")) for record in records]
         added: list[bool] = []
         for result in await self.cluster.write("records", lines) if lines else ():
             if isinstance(result, Unknown):
@@ -132,7 +132,7 @@ def _to_bytes(document: JobDocument) -> bytes:
     stored = job_to_json(document)
     if document.labels:
         stored[LABEL_FIELD] = [label_pair(key, value) for key, value in document.labels.items()]
-    return orjson.dumps(stored)
+    return to_json(stored, f"job {document.id!r}")
 
 
 def _stored(hit: Mapping[str, Any]) -> Stored:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
-
-from holdfast.adapters.opensearch.cluster import Cluster, version_of
+from holdfast.adapters.opensearch.cluster import Cluster, to_json, version_of
 from holdfast.domain.pilots.pilot import BeatSheet, Pilot
 from holdfast.formats.pilot_json import pilot_from_json, pilot_to_json, sheet_from_json, sheet_to_json
 from holdfast.ports.job_store import MAX_PAGE, Version, WriteResult
@@ -21,7 +19,7 @@ class OpenSearchPilotStore:
         self._cluster = cluster
 
     async def put_pilot(self, pilot: Pilot, expected: Version | None) -> WriteResult:
-        line = (pilot.id, expected, orjson.dumps(pilot_to_json(pilot)))
+        line = (pilot.id, expected, to_json(pilot_to_json(pilot), f"pilot {pilot.id!r}"))
         return (await self._cluster.write("pilots", [line]))[0]
 
     async def get_pilot(self, pilot: str) -> StoredPilot | None:
@@ -41,7 +39,8 @@ class OpenSearchPilotStore:
 
     async def put_sheet(self, sheet: BeatSheet) -> None:
         name = f"{sheet.server}/{sheet.bucket}"
-        await self._cluster.overwrite("beats", name, orjson.dumps(sheet_to_json(sheet) | {"sheet": name}))
+        body = to_json(sheet_to_json(sheet) | {"sheet": name}, f"sheet {name!r}")
+        await self._cluster.overwrite("beats", name, body)
 
     async def sheets(self, *, fresh: bool = False) -> Sequence[BeatSheet]:
         if fresh:

@@ -54,7 +54,7 @@ def page_of(query: JobQuery, sort: str, limit: int, cursor: str | None) -> dict[
     order = "desc" if sort.startswith("-") else "asc"
     by: list[dict[str, Any]] = [{name: {"order": order, "missing": "_last"}}]
     if name != "id":
-        by.append({"id": {"order": "asc"}})
+        by.append({"id": {"order": order}})
     body: dict[str, Any] = {
         "query": query_of(query),
         "sort": by,
