@@ -1,0 +1,162 @@
+"""``holdfast-pilot``: the command that a batch job starts."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+
+from holdfast_pilot import __version__, prctl
+from holdfast_pilot.payload import Surroundings
+from holdfast_pilot.pilot import EnrolmentRefusedError, Pilot, Settings
+
+log = logging.getLogger("holdfast_pilot")
+
+_TOKEN_VARIABLE = "HOLDFAST_ENROL_TOKEN"  # noqa: S105 - the name of the variable, not what is in it
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="holdfast-pilot", description="Pull jobs from a Holdfast server and run them."
+    )
+    add = parser.add_argument
+    add(
+        "--server", action="append", required=True, metavar="URL", help="address of a server; may be repeated"
+    )
+    add(
+        "--token-file",
+        metavar="PATH",
+        help=f"file with the enrolment token; else the variable {_TOKEN_VARIABLE}",
+    )
+    add("--ca-file", metavar="PATH", help="certificates to trust instead of the system's")
+    add("--outputs", required=True, metavar="DIR", help="where outputs are committed")
+    add("--work", metavar="DIR", help="local disk for working folders, logs and the spool of ends")
+    add("--slots", type=int, default=1, metavar="N", help="jobs at once (1)")
+    add(
+        "--batch",
+        type=int,
+        default=1,
+        metavar="N",
+        help="short jobs held ready for each slot, at most 32 (1)",
+    )
+    add("--cpus", type=float, metavar="N", help="processors for jobs (those of this process)")
+    add("--memory", type=int, metavar="BYTES", help="memory for jobs (this machine's)")
+    add("--disk", type=int, metavar="BYTES", help="disk for jobs (what is free in --work)")
+    add("--gpus", type=int, default=0, metavar="N", help="accelerators for jobs (0)")
+    add("--site", default="", metavar="NAME", help="the batch system this pilot came through")
+    add("--host", default=socket.gethostname(), metavar="NAME", help="name of this machine")
+    add("--time-left", type=float, metavar="S", help="seconds until the allocation ends")
+    add(
+        "--time-margin",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="claim nothing in the last S seconds (60)",
+    )
+    add("--batch-job", metavar="ID", help="the batch system's name for this pilot")
+    add(
+        "--grace", type=float, default=10.0, metavar="S", help="between SIGTERM and SIGKILL of a payload (10)"
+    )
+    add(
+        "--claim-wait",
+        type=float,
+        default=20.0,
+        metavar="S",
+        help="how long a server may hold a claim request (20)",
+    )
+    add("--end-wait", type=float, default=60.0, metavar="S", help="how long to deliver the last ends (60)")
+    add("--max-jobs", type=int, metavar="N", help="end after N jobs")
+    add("--idle-exit", type=float, metavar="S", help="end after S seconds without work")
+    add("--version", action="version", version=__version__)
+    add("-v", "--verbose", action="store_true", help="say more on stderr")
+    return parser
+
+
+def _enrol_token(path: str | None) -> str:
+    given = os.environ.pop(_TOKEN_VARIABLE, "")
+    if path is not None:
+        with open(path, encoding="utf-8") as source:
+            given = source.read()
+    return given.strip()
+
+
+def _resources(arguments: argparse.Namespace, work: str) -> dict[str, float]:
+    disk = os.statvfs(work)
+    return {
+        "cpus": arguments.cpus or float(len(os.sched_getaffinity(0))),
+        "memory": arguments.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "disk": arguments.disk or disk.f_bavail * disk.f_frsize,
+        "gpus": arguments.gpus,
+    }
+
+
+def _ready_folder(path: str) -> str:
+    """Make a folder and see that it can be written, before any job is claimed that would need it."""
+    os.makedirs(path, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path) as probe:
+        probe.write(b"holdfast")
+    return os.path.realpath(path)
+
+
+def _settings(arguments: argparse.Namespace, token: str) -> Settings:
+    own_work = os.path.join(tempfile.gettempdir(), f"holdfast-pilot-{os.getuid()}")
+    work = _ready_folder(arguments.work or own_work)
+    if os.stat(work).st_uid != os.getuid():
+        raise PermissionError(f"{work} belongs to someone else")
+    return Settings(
+        servers=arguments.server,
+        enrol_token=token,
+        outputs=_ready_folder(arguments.outputs),
+        work=work,
+        host=arguments.host,
+        site=arguments.site,
+        slots=max(1, arguments.slots),
+        batch=min(32, max(1, arguments.batch)),
+        resources=_resources(arguments, work),
+        time_left=arguments.time_left,
+        time_margin=arguments.time_margin,
+        batch_job=arguments.batch_job,
+        max_jobs=arguments.max_jobs,
+        idle_exit=arguments.idle_exit,
+        claim_wait=min(30.0, max(0.0, arguments.claim_wait)),
+        end_wait=arguments.end_wait,
+        ca_file=arguments.ca_file,
+        surroundings=Surroundings(grace=arguments.grace),
+    )
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run a pilot; 0 after a good end, 1 when ends are undelivered, 2 when it could not begin."""
+    prctl.forbid_dumps()
+    arguments = _parser().parse_args(words)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if arguments.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(threadName)s: %(message)s",
+    )
+    try:
+        token = _enrol_token(arguments.token_file)
+        if not token:
+            return 2
+        pilot = Pilot(_settings(arguments, token))
+    except (OSError, ValueError) as error:
+        print(f"holdfast-pilot: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    # Orphans of a guard that was killed come to the pilot, so that their numbers stay theirs until it has
+    # ended them.
+    prctl.adopt_orphans()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: pilot.on_signal())
+    try:
+        return pilot.run()
+    except EnrolmentRefusedError as refusal:
+        print(f"holdfast-pilot: the server refuses this pilot: {refusal}", file=sys.stderr)  # noqa: T201
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

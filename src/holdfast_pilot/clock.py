@@ -1,0 +1,21 @@
+"""Two clocks: a steady one for leases and waits, and the wall clock for what people read."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+
+
+def steady() -> float:
+    """Seconds that never jump, and that also pass while the machine sleeps.
+
+    ``time.monotonic`` stands still during a suspend; a lease does not.
+    """
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def stamp(at: float) -> str:
+    """A wall-clock time as RFC 3339 in UTC."""
+    return (
+        datetime.fromtimestamp(at, tz=timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )

@@ -1,0 +1,177 @@
+"""The pilot's end of the socket to its guard.
+
+A guard that dies takes its payloads with it; the pilot reports them and starts another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import asdict
+from typing import Any, Callable
+
+from holdfast_pilot.payload import Outcome, Payload
+
+log = logging.getLogger("holdfast_pilot")
+
+# The guard must find this package also when it lies in a zip file, and nothing else from outside.
+_ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from holdfast_pilot.guard import main; main()"
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class _Waiting:
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.pid = 0
+        self.outcome: Outcome | None = None
+
+
+class GuardLink:
+    """Runs payloads through the guard; one call a slot, any number at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[str, _Waiting] = {}
+        self._lease_until: float | None = None
+        self._closing = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._reader: threading.Thread | None = None
+        with self._lock:
+            self._launch()
+
+    @property
+    def pid(self) -> int:
+        """The guard's process id."""
+        with self._lock:
+            return self._process.pid if self._process else 0
+
+    def run(self, payload: Payload, *, stop_why: Callable[[], str]) -> Outcome:
+        """Run a payload to its end.
+
+        ``stop_why`` is asked once the guard has the payload: a stop that was ordered a moment before could
+        not reach the guard, since there was nothing to stop yet.
+        """
+        waiting = _Waiting()
+        with self._lock:
+            if self._closing:
+                return Outcome(start_error="the pilot is ending")
+            self._waiting[payload.claim] = waiting
+            try:
+                self._send({"do": "start", **asdict(payload)})
+            except OSError as error:
+                # The reader sees the same end of the socket and starts another guard.
+                del self._waiting[payload.claim]
+                return Outcome(start_error=f"the guard does not answer: {error}")
+        why = stop_why()
+        if why:
+            self.stop(payload.claim, why)
+        waiting.done.wait()
+        return waiting.outcome or Outcome(start_error="the guard gave no outcome")
+
+    def stop(self, claim: str, why: str) -> None:
+        """Ask for a payload's end: SIGTERM to its group, after its grace SIGKILL."""
+        with self._lock, contextlib.suppress(OSError):
+            self._send({"do": "stop", "claim": claim, "why": why})
+
+    def extend_lease(self, until: float) -> None:
+        """Tell until when (on the steady clock) payloads with external effects may run."""
+        with self._lock, contextlib.suppress(OSError):
+            self._lease_until = until
+            self._send({"do": "lease", "until": until})
+
+    def close(self) -> None:
+        """End the guard, and with it whatever still runs."""
+        with self._lock:
+            self._closing = True
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+        if self._reader is not None:
+            self._reader.join(15)
+
+    def _send(self, request: dict[str, Any]) -> None:
+        if self._socket is None:
+            raise OSError("there is no guard")
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
+
+    def _launch(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - this very program, no word from outside
+                [sys.executable, "-I", "-S", "-c", _ENTRY, _ROOT, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={},
+                start_new_session=True,
+            )
+        self._socket = ours
+        self._reader = threading.Thread(
+            target=self._read, args=(ours, self._process), name="guard-link", daemon=True
+        )
+        self._reader.start()
+        if self._lease_until is not None:
+            self._send({"do": "lease", "until": self._lease_until})
+
+    def _read(self, link: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        with link.makefile("rb") as lines, contextlib.suppress(OSError):
+            for line in lines:
+                try:
+                    self._hear(json.loads(line))
+                except Exception:
+                    log.exception("the guard said something not understood")
+        link.close()
+        self._after_death(process)
+
+    def _hear(self, event: dict[str, Any]) -> None:
+        claim = event.pop("claim")
+        kind = event.pop("event")
+        with self._lock:
+            waiting = self._waiting.get(claim)
+            if waiting is None:
+                return
+            if kind == "started":
+                waiting.pid = event["pid"]
+                return
+            del self._waiting[claim]
+        waiting.outcome = Outcome(**event)
+        waiting.done.set()
+
+    def _after_death(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        with self._lock:
+            orphaned, self._waiting = self._waiting, {}
+            self._socket = None
+            for waiting in orphaned.values():
+                if waiting.pid:
+                    with contextlib.suppress(OSError):
+                        os.killpg(waiting.pid, signal.SIGKILL)
+            self._reap()
+            if not self._closing:
+                log.error("the guard died (%s); starting another", process.returncode)
+                try:
+                    self._launch()
+                except OSError as error:
+                    log.critical("no guard can be started: %s", error)
+        for waiting in orphaned.values():
+            waiting.outcome = Outcome(
+                signal=int(signal.SIGKILL),
+                stopped_for="guard-lost",
+                log_tail="[pilot: the guard of this payload died, and the payload with it]",
+            )
+            waiting.done.set()
+
+    @staticmethod
+    def _reap() -> None:
+        """Take leave of payloads that a dead guard left to the pilot."""
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass

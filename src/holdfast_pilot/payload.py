@@ -1,0 +1,194 @@
+"""What a claim asks to be run, and how the run ended.
+
+A payload's environment is built from nothing: the specification's own variables, ``PATH`` and ``HOME``, and
+the ``HOLDFAST_`` ones. Nothing of the pilot's environment passes, so its token cannot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+LOG_CAP = 64 * 1024 * 1024
+TAIL_BYTES = 8 * 1024
+
+_PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+_NOT_IN_A_NAME = re.compile(r"[^A-Z0-9_]")
+_SAFE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,199}")
+
+
+class BadClaimError(Exception):
+    """The claim cannot be run as it is written."""
+
+
+@dataclass(frozen=True)
+class ClaimedJob:
+    """One claim as the server gave it."""
+
+    job: str
+    generation: int
+    attempt: int
+    claim: str
+    tenant: str
+    name: str
+    index: int | None
+    parameters: dict[str, Any]
+    resources: dict[str, Any]
+    command: list[Any]
+    environment: dict[str, Any]
+    outputs: list[Any]
+    external: bool
+
+    @property
+    def fence(self) -> str:
+        """The fencing token a receiver of effects may compare: generation, then attempt."""
+        return f"{self.generation}.{self.attempt}"
+
+    @property
+    def wall(self) -> float | None:
+        """The wall limit in seconds, if there is one."""
+        wall = self.resources.get("wall")
+        return float(wall) if isinstance(wall, (int, float)) and wall > 0 else None
+
+
+def _record(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _sequence(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def read_claim(document: dict[str, Any]) -> ClaimedJob:
+    """Read a claim; only the parts that name it must be there, so that any bad one can still be ended."""
+    specification = _record(document.get("specification"))
+    index = document.get("index")
+    try:
+        return ClaimedJob(
+            job=str(document["job"]),
+            generation=int(document["generation"]),
+            attempt=int(document["attempt"]),
+            claim=safe_part(str(document["claim"])),
+            tenant=str(document.get("tenant") or ""),
+            name=str(document.get("name") or ""),
+            index=index if isinstance(index, int) else None,
+            parameters=_record(document.get("parameters")),
+            resources={**_record(specification.get("resources")), **_record(document.get("resources"))},
+            command=_sequence(specification.get("command")),
+            environment=_record(specification.get("environment")),
+            outputs=_sequence(specification.get("outputs")),
+            external=specification.get("effects") == "external",
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadClaimError(f"a claim without a usable name: {error!r}") from error
+
+
+@dataclass(frozen=True)
+class Payload:
+    """One process to run, in the words of the guard."""
+
+    claim: str
+    argv: list[str]
+    environment: dict[str, str]
+    folder: str
+    log: str
+    wall: float | None
+    grace: float
+    external: bool
+    log_cap: int = LOG_CAP
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a payload ended, as the guard saw it."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    started: float = 0.0
+    wall: float = 0.0
+    cpu: float = 0.0
+    peak_memory: int = 0
+    log_tail: str = ""
+    log_bytes: int = 0
+    stopped_for: str = ""  # why the pilot stopped it; empty when it ended by itself
+    start_error: str = ""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What payloads of this pilot have in common."""
+
+    grace: float = 10.0
+    log_cap: int = LOG_CAP
+    inherited: dict[str, str] = field(
+        default_factory=lambda: {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": os.environ.get("HOME", "/"),
+        }
+    )
+
+
+def as_text(value: object) -> str:
+    """A parameter as one word: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def fill_in(word: str, job: ClaimedJob) -> str:
+    """Replace ``{name}`` and ``{index}``; braces that name no parameter stay, for ``awk`` and its like."""
+
+    def value(place: re.Match[str]) -> str:
+        name = place.group(1)
+        if name == "index" and job.index is not None:
+            return str(job.index)
+        return as_text(job.parameters[name]) if name in job.parameters else place.group(0)
+
+    return _PLACE.sub(value, word)
+
+
+def _environment(job: ClaimedJob, folder: str, surroundings: Surroundings) -> dict[str, str]:
+    environment = dict(surroundings.inherited)
+    environment.update({str(name): as_text(value) for name, value in job.environment.items()})
+    for name, value in job.parameters.items():
+        environment["HOLDFAST_PARAM_" + _NOT_IN_A_NAME.sub("_", str(name).upper())] = as_text(value)
+    environment.update(
+        HOLDFAST_JOB=job.job,
+        HOLDFAST_ATTEMPT=str(job.attempt),
+        HOLDFAST_FENCE=job.fence,
+        HOLDFAST_CLAIM=job.claim,
+        HOLDFAST_INDEX="" if job.index is None else str(job.index),
+        HOLDFAST_OUTPUTS=folder,
+    )
+    for name, value in environment.items():
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            raise BadClaimError(f"the environment variable {name!r} cannot be set")
+    return environment
+
+
+def make_payload(job: ClaimedJob, folder: str, log: str, surroundings: Surroundings) -> Payload:
+    """The process that a claim asks for; raises BadClaimError when there is none."""
+    if not job.command or not all(isinstance(word, str) for word in job.command):
+        raise BadClaimError("the command is not a list of words")
+    argv = [fill_in(word, job) for word in job.command]
+    if not argv[0] or any("\0" in word for word in argv):
+        raise BadClaimError("the command has an empty name or a zero byte in it")
+    return Payload(
+        claim=job.claim,
+        argv=argv,
+        environment=_environment(job, folder, surroundings),
+        folder=folder,
+        log=log,
+        wall=job.wall,
+        grace=surroundings.grace,
+        external=job.external,
+        log_cap=surroundings.log_cap,
+    )
+
+
+def safe_part(text: str) -> str:
+    """A name fit to be one part of a path; raises BadClaimError for any other."""
+    if not _SAFE_PART.fullmatch(text):
+        raise BadClaimError(f"{text!r} cannot be part of a path")
+    return text

@@ -1,0 +1,289 @@
+"""One pilot's life: enrol, hold the channel, beat, claim, run, end, say goodbye."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast_pilot import __version__
+from holdfast_pilot.beat import Beat
+from holdfast_pilot.channel import Channel
+from holdfast_pilot.claim_loop import ClaimLoop
+from holdfast_pilot.clock import steady
+from holdfast_pilot.ends import Ends
+from holdfast_pilot.guard_link import GuardLink
+from holdfast_pilot.held_claims import QUANTITIES, Held, HeldClaims
+from holdfast_pilot.identity import Identity
+from holdfast_pilot.log_orders import LogOrders
+from holdfast_pilot.payload import ClaimedJob, Outcome, Surroundings
+from holdfast_pilot.server_link import LinkError, RefusedError, ServerLink, ServerRing
+from holdfast_pilot.slot import Slot, make_end
+from holdfast_pilot.work_folder import WorkFolder
+
+log = logging.getLogger("holdfast_pilot")
+
+_MOST_ENDS_WAITING = 1000  # past this the pilot first delivers what it has
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a pilot is started with."""
+
+    servers: list[str]
+    enrol_token: str = field(repr=False)
+    outputs: str
+    work: str
+    host: str
+    site: str = ""
+    slots: int = 1
+    batch: int = 1
+    resources: dict[str, float] = field(default_factory=dict)
+    time_left: float | None = None
+    time_margin: float = 60.0
+    batch_job: str | None = None
+    max_jobs: int | None = None
+    idle_exit: float | None = None
+    claim_wait: float = 20.0
+    end_wait: float = 60.0
+    silence: float = 15.0
+    ca_file: str | None = None
+    surroundings: Surroundings = field(default_factory=Surroundings)
+
+
+class EnrolmentRefusedError(Exception):
+    """The servers do not want this pilot."""
+
+
+class Pilot:
+    """Wires the parts together and decides when each may work."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._began = steady()
+        self._draining = threading.Event()
+        self._stop_asked = threading.Event()
+        self._wake = threading.Event()
+        self._ring = ServerRing(settings.servers, settings.ca_file)
+        self._identity = Identity(self._ring, settings.enrol_token, self._registration())
+        self._resources = {quantity: settings.resources.get(quantity, 0.0) for quantity in QUANTITIES}
+        self._held = HeldClaims(slots=settings.slots, batch=settings.batch, resources=self._resources)
+        self.signals = 0
+
+    def drain(self, why: str) -> None:
+        """Take no more work; what runs goes on to its end. Safe to call from a signal handler's thread."""
+        if not self._draining.is_set():
+            log.info("draining: %s", why)
+            self._draining.set()
+        self._wake.set()
+
+    def stop_payloads(self) -> None:
+        """While draining: end what runs, too."""
+        self._stop_asked.set()
+        self._wake.set()
+
+    def on_signal(self) -> None:
+        """The first signal drains, the second stops payloads."""
+        self.signals += 1
+        if self.signals == 1:
+            self.drain("asked by a signal")
+        else:
+            self.stop_payloads()
+
+    def run(self) -> int:
+        """Live; gives the exit code. Raises EnrolmentRefusedError."""
+        enrolled_at = self._enrol()
+        if enrolled_at is None:
+            return 0
+        settings = self._settings
+        log.info(
+            "pilot %s on %s: %d slots, lease %.0f s",
+            self._identity.pilot,
+            settings.host,
+            settings.slots,
+            self._identity.standing.lease,
+        )
+        folder = WorkFolder(settings.work)
+        guard = self._guard = GuardLink()
+        ends = self._ends = Ends(self._ring, self._identity, folder.spool, on_settled=self._on_settled)
+        logs = LogOrders(self._ring, self._identity, self._held)
+        self._logs = logs
+        channel = Channel(self._ring, self._identity, on_order=self._on_order, silence=settings.silence)
+        beat = Beat(
+            self._ring,
+            self._identity,
+            self._held,
+            session=lambda: channel.session,
+            on_cancel=self._cancel,
+            on_drain=lambda: self.drain("ordered by the server"),
+            on_lease=guard.extend_lease,
+            enrolled_at=enrolled_at,
+        )
+        slots = [
+            Slot(
+                number,
+                held=self._held,
+                guard=guard,
+                ends=ends,
+                folder=folder,
+                outputs=settings.outputs,
+                surroundings=settings.surroundings,
+                host=settings.host,
+                lease_until=lambda: beat.lease_until,
+            )
+            for number in range(settings.slots)
+        ]
+        claims = ClaimLoop(
+            self._ring,
+            self._identity,
+            self._held,
+            wait=settings.claim_wait,
+            may_claim=self._may_claim,
+            time_left=self._usable_time,
+            on_claimed=self._on_claimed,
+        )
+        ends.adopt(folder.adopt_leftovers())
+        channel.start()
+        # Claims before the channel is open would be released with a death nobody could see.
+        while not channel.opened.wait(0.1) and not self._draining.is_set():
+            pass
+        for thread in (beat, ends, *slots, claims):
+            thread.start()
+        self._watch()
+        claims.end()
+        claims.join(30)
+        self._finish(slots)
+        delivered = ends.flush(settings.end_wait)
+        if delivered:
+            self._say_goodbye()
+        beat.end()
+        channel.end()
+        ends.end()
+        guard.close()
+        folder.remove()
+        log.info(
+            "ended after %d jobs%s", self._held.taken_in, "" if delivered else "; some ends are undelivered"
+        )
+        return 0 if delivered else 1
+
+    def _registration(self) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            "host": settings.host,
+            "site": settings.site,
+            "slots": settings.slots,
+            "resources": settings.resources,
+            "time_left": settings.time_left,
+            "batch_job": settings.batch_job,
+            "version": __version__,
+        }
+
+    def _enrol(self) -> float | None:
+        wait = 0.2
+        while not self._draining.is_set():
+            try:
+                return self._identity.enrol()
+            except RefusedError as refusal:
+                raise EnrolmentRefusedError(str(refusal)) from refusal
+            except (LinkError, KeyError, ValueError) as error:
+                log.warning("not enrolled yet: %s", error)
+            self._draining.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
+            wait = min(wait * 2, 10.0)
+        return None
+
+    def _time_left(self) -> float | None:
+        if self._settings.time_left is None:
+            return None
+        return self._settings.time_left - (steady() - self._began)
+
+    def _usable_time(self) -> float | None:
+        left = self._time_left()
+        return None if left is None else max(0.0, left - self._settings.time_margin)
+
+    def _may_claim(self) -> int:
+        usable = self._usable_time()
+        if self._draining.is_set() or self._ends.waiting() > _MOST_ENDS_WAITING:
+            return 0
+        if usable is not None and usable <= 0:
+            return 0
+        if self._settings.max_jobs is None:
+            return 1 << 30
+        return self._settings.max_jobs - self._held.taken_in
+
+    def _on_claimed(self, jobs: list[ClaimedJob]) -> None:
+        self._held.add(jobs)
+        log.debug("claimed %d", len(jobs))
+        if self._draining.is_set():
+            self._hand_back(self._held.withdraw_queued())
+
+    def _hand_back(self, unstarted: list[Held]) -> None:
+        for held in unstarted:
+            reason = "cancelled" if held.stop_why == "cancelled" else "not-started"
+            self._ends.put(make_end(held.job, Outcome(), reason=reason, host=self._settings.host))
+
+    def _on_settled(self, claim: str, result: str) -> None:
+        if result != "committed":
+            log.info("the end of claim %s was answered: %s", claim[:8], result)
+        self._held.settle(claim)
+
+    def _on_order(self, kind: str, body: dict[str, Any]) -> None:
+        if kind == "cancel":
+            self._cancel(str(body.get("claim")))
+        elif kind == "drain":
+            self.drain("ordered by the server")
+        elif kind == "log":
+            self._logs.obey(body)
+        else:
+            log.info("an order not known here was passed over: %s", kind[:40])
+
+    def _cancel(self, claim: str) -> None:
+        held = self._held.get(claim)
+        if held is not None and not held.stop_why:
+            log.info("cancelling job %s", held.job.job)
+            self._stop(held, "cancelled")
+
+    def _stop(self, held: Held, why: str) -> None:
+        if not held.stop_why:
+            held.stop_why = why
+        self._guard.stop(held.claim, held.stop_why)
+
+    def _watch(self) -> None:
+        """Wait for a reason to end."""
+        settings = self._settings
+        while not self._draining.is_set():
+            self._wake.wait(0.1 if settings.idle_exit or settings.max_jobs else 0.5)
+            usable = self._usable_time()
+            if usable is not None and usable <= 0:
+                self.drain("the time of the allocation is nearly over")
+            elif settings.max_jobs is not None and self._held.taken_in >= settings.max_jobs:
+                if not self._held.idle_for():
+                    continue
+                self.drain("the set number of jobs is done")
+            elif settings.idle_exit is not None and self._held.idle_for() >= settings.idle_exit:
+                self.drain("there was no work")
+
+    def _finish(self, slots: list[Slot]) -> None:
+        """Hand back what has not started and wait for what runs."""
+        self._hand_back(self._held.withdraw_queued())
+        self._held.close()
+        while any(slot.is_alive() for slot in slots):
+            left = self._time_left()
+            if self._stop_asked.is_set():
+                for held in self._held.running():
+                    self._stop(held, "the pilot was told to stop")
+            elif left is not None and left < self._settings.time_margin / 2:
+                for held in self._held.running():
+                    self._stop(held, "the pilot's time is over")
+            for slot in slots:
+                slot.join(0.1 / len(slots))
+
+    def _say_goodbye(self) -> None:
+        link = ServerLink(self._ring)
+        try:
+            self._identity.call(link, "DELETE", "", None, timeout=5.0)
+        except LinkError as error:
+            log.info("no server heard the goodbye: %s", error)
+        finally:
+            link.close()

@@ -1,0 +1,46 @@
+"""Whose child a process is, and which claim it was started for, as Linux tells it."""
+
+from __future__ import annotations
+
+import os
+
+_MARK = b"HOLDFAST_CLAIM="
+
+
+def children_of(pid: int) -> list[int]:
+    """The living and dead children of a single-threaded process."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as source:
+            return [int(word) for word in source.read().split()]
+    except OSError:
+        return _children_by_search(pid)
+
+
+def _children_by_search(pid: int) -> list[int]:
+    """The same for kernels built without the list of children."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as source:
+                # The name, in brackets, may hold anything; the parent is the second word after it.
+                parent = int(source.read().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        if parent == pid:
+            found.append(int(name))
+    return found
+
+
+def claim_of(pid: int) -> str:
+    """The claim in a process's first environment; empty when it cannot be told."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as source:
+            words = source.read().split(b"\0")
+    except OSError:
+        return ""
+    for word in words:
+        if word.startswith(_MARK):
+            return word[len(_MARK) :].decode(errors="replace")
+    return ""
