@@ -9,14 +9,16 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 
-from holdfast_pilot import __version__, prctl
+from holdfast_pilot import __version__, libc
 from holdfast_pilot.payload import Surroundings
 from holdfast_pilot.pilot import EnrolmentRefusedError, Pilot, Settings
 
 log = logging.getLogger("holdfast_pilot")
 
 _TOKEN_VARIABLE = "HOLDFAST_ENROL_TOKEN"  # noqa: S105 - the name of the variable, not what is in it
+_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -24,9 +26,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="holdfast-pilot", description="Pull jobs from a Holdfast server and run them."
     )
     add = parser.add_argument
-    add(
-        "--server", action="append", required=True, metavar="URL", help="address of a server; may be repeated"
-    )
+    add("--server", action="append", required=True, metavar="URL", help="address of a server; may be repeated")
     add(
         "--token-file",
         metavar="PATH",
@@ -58,9 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         help="claim nothing in the last S seconds (60)",
     )
     add("--batch-job", metavar="ID", help="the batch system's name for this pilot")
-    add(
-        "--grace", type=float, default=10.0, metavar="S", help="between SIGTERM and SIGKILL of a payload (10)"
-    )
+    add("--grace", type=float, default=10.0, metavar="S", help="between SIGTERM and SIGKILL of a payload (10)")
     add(
         "--claim-wait",
         type=float,
@@ -77,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _enrol_token(path: str | None) -> str:
-    given = os.environ.pop(_TOKEN_VARIABLE, "")
+    given = libc.forget_variable(_TOKEN_VARIABLE)
     if path is not None:
         with open(path, encoding="utf-8") as source:
             given = source.read()
@@ -129,9 +127,16 @@ def _settings(arguments: argparse.Namespace, token: str) -> Settings:
     )
 
 
+def _await_signals(pilot: Pilot) -> None:
+    """Take signals in a thread of their own: a handler would run inside whatever lock the pilot just holds."""
+    while True:
+        signal.sigwait(_SIGNALS)
+        pilot.on_signal()
+
+
 def main(words: list[str] | None = None) -> int:
     """Run a pilot; 0 after a good end, 1 when ends are undelivered, 2 when it could not begin."""
-    prctl.forbid_dumps()
+    libc.forbid_dumps()
     arguments = _parser().parse_args(words)
     logging.basicConfig(
         stream=sys.stderr,
@@ -148,9 +153,9 @@ def main(words: list[str] | None = None) -> int:
         return 2
     # Orphans of a guard that was killed come to the pilot, so that their numbers stay theirs until it has
     # ended them.
-    prctl.adopt_orphans()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: pilot.on_signal())
+    libc.adopt_orphans()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # before any thread, so that all have it
+    threading.Thread(target=_await_signals, args=(pilot,), name="signals", daemon=True).start()
     try:
         return pilot.run()
     except EnrolmentRefusedError as refusal:

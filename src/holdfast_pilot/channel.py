@@ -196,9 +196,7 @@ class Channel(threading.Thread):
             try:
                 event = stream.next_event(self._silence)
             except socket.timeout:
-                log.warning(
-                    "%s has been silent for %.0f s; opening another channel", stream.server, self._silence
-                )
+                log.warning("%s has been silent for %.0f s; opening another channel", stream.server, self._silence)
                 self._ring.doubt(stream.server)
                 return False
             except (ValueError, AttributeError, *NETWORK_ERRORS):

@@ -16,6 +16,4 @@ def steady() -> float:
 
 def stamp(at: float) -> str:
     """A wall-clock time as RFC 3339 in UTC."""
-    return (
-        datetime.fromtimestamp(at, tz=timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    return datetime.fromtimestamp(at, tz=timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -114,6 +114,7 @@ class Ends(threading.Thread):
         while True:
             batch = self._next_batch()
             if batch is None:
+                self._link.close()
                 return
             try:
                 self._send(batch)

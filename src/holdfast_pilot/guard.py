@@ -21,7 +21,7 @@ import sys
 import time
 from typing import Any
 
-from holdfast_pilot import prctl
+from holdfast_pilot import libc
 from holdfast_pilot.clock import steady
 from holdfast_pilot.payload import TAIL_BYTES
 from holdfast_pilot.process_tree import children_of, claim_of
@@ -88,7 +88,7 @@ def _become_payload(request: dict[str, Any], guard: int, output: int, exec_error
     """Turn the freshly forked child into the payload; returns only by ``os._exit``."""
     try:
         os.setsid()
-        prctl.die_with_parent()
+        libc.die_with_parent()
         if os.getppid() != guard:
             os._exit(127)  # the guard died before the line above
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -349,8 +349,9 @@ def main() -> None:
     """Serve on the socket whose number is the last argument."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    prctl.forbid_dumps()
-    prctl.adopt_orphans()
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())  # the pilot blocks some; payloads must not
+    libc.forbid_dumps()
+    libc.adopt_orphans()
     link = socket.socket(fileno=int(sys.argv[-1]))
     link.set_inheritable(False)
     Guard(link).run()

@@ -114,9 +114,7 @@ class GuardLink:
                 start_new_session=True,
             )
         self._socket = ours
-        self._reader = threading.Thread(
-            target=self._read, args=(ours, self._process), name="guard-link", daemon=True
-        )
+        self._reader = threading.Thread(target=self._read, args=(ours, self._process), name="guard-link", daemon=True)
         self._reader.start()
         if self._lease_until is not None:
             self._send({"do": "lease", "until": self._lease_until})

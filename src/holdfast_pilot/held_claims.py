@@ -54,15 +54,16 @@ class HeldClaims:
         self._idle_since = steady()
         self.taken_in = 0
 
-    def add(self, jobs: list[ClaimedJob]) -> list[Held]:
-        """Take in newly claimed jobs; one that is held already is passed over."""
+    def add(self, jobs: list[ClaimedJob], *, queue: bool = True) -> list[Held]:
+        """Take in newly claimed jobs, to be run unless ``queue`` is false; one held already is passed over."""
         with self._changed:
             added = []
             for job in jobs:
                 if job.claim not in self._held:
                     held = Held(job)
                     self._held[job.claim] = held
-                    self._queue.append(held)
+                    if queue:
+                        self._queue.append(held)
                     added.append(held)
             self.taken_in += len(added)
             self._changed.notify_all()

@@ -54,6 +54,11 @@ class Identity:
         with self._lock:
             return self._enrol()
 
+    def close(self) -> None:
+        """Close the connection used for tokens."""
+        with self._lock:
+            self._link.close()
+
     def accept(self, token: object, seconds: object) -> None:
         """Take a token that came with a beat."""
         if isinstance(token, str) and token:
@@ -128,9 +133,7 @@ class Identity:
             self._enrol()
 
     def _renew(self) -> None:
-        answer = self._link.call(
-            "POST", f"/v1/pilots/{self.pilot}/token", {}, token=self._token, timeout=_CALL_SECONDS
-        )
+        answer = self._link.call("POST", f"/v1/pilots/{self.pilot}/token", {}, token=self._token, timeout=_CALL_SECONDS)
         self._take(str(answer["token"]), answer.get("token_seconds"))
 
     def _enrol(self) -> float:

@@ -35,9 +35,7 @@ class LogOrders:
         if not self._places.acquire(blocking=False):
             log.warning("too many logs are asked for at once; claim %s is passed over", claim[:8])
             return
-        threading.Thread(
-            target=self._answer, args=(claim, bool(order.get("follow"))), name="log", daemon=True
-        ).start()
+        threading.Thread(target=self._answer, args=(claim, bool(order.get("follow"))), name="log", daemon=True).start()
 
     def _answer(self, claim: str, follow: bool) -> None:  # noqa: FBT001
         try:

@@ -73,7 +73,7 @@ class Pilot:
         self.signals = 0
 
     def drain(self, why: str) -> None:
-        """Take no more work; what runs goes on to its end. Safe to call from a signal handler's thread."""
+        """Take no more work; what runs goes on to its end. May be called from any thread."""
         if not self._draining.is_set():
             log.info("draining: %s", why)
             self._draining.set()
@@ -153,19 +153,21 @@ class Pilot:
             thread.start()
         self._watch()
         claims.end()
-        claims.join(30)
+        self._hand_back(self._held.withdraw_queued())
+        self._held.close()
+        claims.join()
         self._finish(slots)
         delivered = ends.flush(settings.end_wait)
         if delivered:
             self._say_goodbye()
-        beat.end()
-        channel.end()
-        ends.end()
+        for thread in (beat, channel, ends):
+            thread.end()
+        for thread in (beat, channel, ends):
+            thread.join(5)
+        self._identity.close()
         guard.close()
         folder.remove()
-        log.info(
-            "ended after %d jobs%s", self._held.taken_in, "" if delivered else "; some ends are undelivered"
-        )
+        log.info("ended after %d jobs%s", self._held.taken_in, "" if delivered else "; some ends are undelivered")
         return 0 if delivered else 1
 
     def _registration(self) -> dict[str, Any]:
@@ -213,10 +215,11 @@ class Pilot:
         return self._settings.max_jobs - self._held.taken_in
 
     def _on_claimed(self, jobs: list[ClaimedJob]) -> None:
-        self._held.add(jobs)
+        draining = self._draining.is_set()
+        added = self._held.add(jobs, queue=not draining)
         log.debug("claimed %d", len(jobs))
-        if self._draining.is_set():
-            self._hand_back(self._held.withdraw_queued())
+        if draining:
+            self._hand_back(added)
 
     def _hand_back(self, unstarted: list[Held]) -> None:
         for held in unstarted:
@@ -265,9 +268,7 @@ class Pilot:
                 self.drain("there was no work")
 
     def _finish(self, slots: list[Slot]) -> None:
-        """Hand back what has not started and wait for what runs."""
-        self._hand_back(self._held.withdraw_queued())
-        self._held.close()
+        """Wait for what runs, and stop it when it is time."""
         while any(slot.is_alive() for slot in slots):
             left = self._time_left()
             if self._stop_asked.is_set():

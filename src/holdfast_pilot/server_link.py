@@ -129,9 +129,7 @@ class ServerRing:
                 server.host, server.port, timeout=min(timeout, CONNECT_SECONDS), context=self._tls
             )
         else:
-            connection = http.client.HTTPConnection(
-                server.host, server.port, timeout=min(timeout, CONNECT_SECONDS)
-            )
+            connection = http.client.HTTPConnection(server.host, server.port, timeout=min(timeout, CONNECT_SECONDS))
         connection.connect()
         return connection
 
@@ -242,8 +240,8 @@ class ServerLink:
         self, method: str, path: str, content: bytes | None, headers: dict[str, str], timeout: float
     ) -> dict[str, Any]:
         connection = self._connection
-        if connection is None or connection.sock is None:
-            raise UnreachableError("the connection is gone")
+        if self._aborted or connection is None or connection.sock is None:
+            raise UnreachableError("the call was given up")
         connection.sock.settimeout(timeout)
         connection.request(method, path, content, headers)
         response = connection.getresponse()

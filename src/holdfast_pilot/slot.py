@@ -114,9 +114,7 @@ class Slot(threading.Thread):
             reason = _STOPPED.get(held.stop_why, "not-started")
             return make_end(job, Outcome(), reason=reason, host=self._host)
         if job.external and steady() >= self._lease_until():
-            return make_end(
-                job, Outcome(), reason="not-started", host=self._host, words="the lease has passed"
-            )
+            return make_end(job, Outcome(), reason="not-started", host=self._host, words="the lease has passed")
         try:
             patterns = check_patterns(job.outputs)
             name = safe_part(job.claim)

@@ -1,8 +1,9 @@
-"""The three process attributes a pilot needs, which Python offers only through ctypes."""
+"""What a pilot needs of its process that Python offers only through ctypes."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 
 _PR_SET_PDEATHSIG = 1
@@ -14,6 +15,19 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _prctl = _libc.prctl
 _prctl.restype = ctypes.c_int
 _prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong]
+_getenv = _libc.getenv
+_getenv.restype = ctypes.c_void_p
+_getenv.argtypes = [ctypes.c_char_p]
+
+
+def forget_variable(name: str) -> str:
+    """Take a variable out of the environment, and out of the memory that ``/proc`` shows of it."""
+    value = os.environ.get(name, "")
+    place = _getenv(os.fsencode(name))
+    if place:
+        ctypes.memset(place, 0, len(os.fsencode(value)))
+    os.environ.pop(name, None)
+    return value
 
 
 def forbid_dumps() -> bool:
