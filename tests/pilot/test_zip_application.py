@@ -28,10 +28,9 @@ def test_the_zip_file_runs_a_job(python: str | None, server: FakeServer, tmp_pat
     assert build(program) == build(tmp_path / "again.pyz")
     claim = server.submit("sh", "-c", "echo hello > hello.txt", outputs=["hello.txt"])
     (tmp_path / "token").write_text(ENROL_TOKEN)
-    folders = ["--outputs", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
+    words = ["--outputs", str(tmp_path / "out"), "--work", str(tmp_path / "work"), "--max-jobs", "1"]
     done = subprocess.run(
-        [python, str(program), "--server", server.url, "--token-file", str(tmp_path / "token"), *folders]
-        + ["--max-jobs", "1"],
+        [python, str(program), "--server", server.url, "--token-file", str(tmp_path / "token"), *words],
         env={"PATH": "/usr/bin:/bin"},
         cwd=tmp_path,
         capture_output=True,
