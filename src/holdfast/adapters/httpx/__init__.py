@@ -1,0 +1,1 @@
+"""Calls to addresses outside by httpx."""

@@ -1,0 +1,101 @@
+"""Calls callbacks: only allowed hosts, every resolved address checked, no redirects, bounded in time and size."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+
+from holdfast.ports.errors import Permanent, Transient
+
+SECONDS = 5.0
+MAX_ANSWER = 65_536
+
+
+class HttpxNotify:
+    """Fills `ports.notify.Notify`.
+
+    A host is allowed by name or as `*.domain`. A host that is allowed by its literal address (such as `127.0.0.1`), or
+    whose entry is prefixed by `private:`, may be on a private network; any other name must resolve to public addresses only.
+    """
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        self._private = {one.removeprefix("private:") for one in allowed if one.startswith("private:") or _literal(one)}
+        self._allowed = tuple(one.removeprefix("private:") for one in allowed)
+
+    def check(self, url: str) -> str | None:
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname, parts.port
+        except ValueError:
+            return "it is not a URL"
+        if parts.scheme not in ("http", "https"):
+            return "only http and https are allowed"
+        if not host or parts.username or parts.password or len(url) > 2000:
+            return "it needs a host, no credentials, and at most 2,000 characters"
+        if not any(_matches(host, one) for one in self._allowed):
+            return f"host {host} is not among the allowed callback hosts; an administrator sets callback_hosts"
+        return None
+
+    async def post(self, url: str, body: Mapping[str, object], *, delivery: str) -> None:
+        if why := self.check(url):
+            raise Permanent(why)
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        address = await self._resolve(host, port)
+        # Connect to the very address that was checked, so that a second look-up cannot give another.
+        shown = f"[{address}]" if ":" in address else address
+        target = parts._replace(netloc=f"{shown}:{port}").geturl()
+        headers = {"Host": parts.netloc, "Content-Type": "application/json", "Holdfast-Delivery": delivery}
+        try:
+            async with asyncio.timeout(SECONDS), httpx.AsyncClient(follow_redirects=False, trust_env=False) as client:
+                request = client.build_request(
+                    "POST", target, content=orjson.dumps(body), headers=headers, extensions={"sni_hostname": host}
+                )
+                answer = await client.send(request, stream=True)
+                await self._drain(answer)
+        except (TimeoutError, httpx.HTTPError, OSError) as error:
+            raise Transient(f"no answer from {host}: {type(error).__name__}") from error
+        if answer.status_code in (408, 425, 429) or answer.status_code >= 500:
+            raise Transient(f"{host} answered {answer.status_code}")
+        if answer.status_code >= 300:
+            raise Permanent(f"{host} answered {answer.status_code}")
+
+    async def _drain(self, answer: httpx.Response) -> None:
+        size = 0
+        async for piece in answer.aiter_raw():
+            size += len(piece)
+            if size > MAX_ANSWER:
+                break
+        await answer.aclose()
+
+    async def _resolve(self, host: str, port: int) -> str:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise Transient(f"host {host} could not be resolved") from error
+        addresses = [str(one[4][0]) for one in found]
+        private = any(_matches(host, one) for one in self._private)
+        for address in addresses:
+            if not private and not ipaddress.ip_address(address).is_global:
+                raise Permanent(f"host {host} resolves to {address}, which is not a public address")
+        return addresses[0]
+
+
+def _matches(host: str, pattern: str) -> bool:
+    return host == pattern or (pattern.startswith("*.") and host.endswith(pattern[1:]))
+
+
+def _literal(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,92 @@
+"""Tokens signed by the installation's own key (JWT, HS256)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections import OrderedDict
+from pathlib import Path
+
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import OctKey
+
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import Permanent
+from holdfast.ports.identity import BadToken, Principal, Role
+
+AUDIENCE = "holdfast"
+CACHE = 20_000
+
+
+class SignedIdentity:
+    """Fills `ports.identity.Identity`."""
+
+    def __init__(self, key: bytes, clock: Clock) -> None:
+        self._key = OctKey.import_key(key)
+        self._clock = clock
+        self._seen: OrderedDict[str, Principal] = OrderedDict()
+
+    def issue(self, *, subject: str, tenant: str, roles: frozenset[Role], seconds: int) -> str:
+        now = self._clock.now() // 1000
+        claims = {
+            "aud": AUDIENCE,
+            "sub": subject,
+            "tenant": tenant,
+            "roles": sorted(role.value for role in roles),
+            "iat": now,
+            "exp": now + seconds,
+            "jti": secrets.token_hex(8),
+        }
+        return jwt.encode({"alg": "HS256", "typ": "JWT"}, claims, self._key)
+
+    def verify(self, token: str, *, late: int = 0) -> Principal:
+        principal = self._seen.get(token)
+        if principal is None:
+            principal = self._read(token)
+            self._seen[token] = principal
+            if len(self._seen) > CACHE:
+                self._seen.popitem(last=False)
+        if self._clock.now() // 1000 >= principal.expires + late:
+            raise BadToken("the token has expired")
+        return principal
+
+    def _read(self, token: str) -> Principal:
+        try:
+            read = jwt.decode(token, self._key, algorithms=["HS256"])
+        except (JoseError, ValueError) as error:
+            raise BadToken("the token is not one of ours") from error
+        claims = read.claims
+        if claims.get("aud") != AUDIENCE:
+            raise BadToken("the token is for another service")
+        try:
+            return Principal(
+                subject=_text(claims["sub"]),
+                tenant=_text(claims["tenant"]),
+                roles=frozenset(Role(role) for role in claims["roles"]),
+                expires=int(claims["exp"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadToken("the token lacks a subject, tenant, role or end") from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("not a name")
+    return value
+
+
+def signing_key(path: Path) -> bytes:
+    """The key in a file that only its owner may read; made where there is none."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(made, "w") as file:
+            file.write(secrets.token_hex(32))
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise Permanent(f"{path} can be read by others: it signs every token. Run: chmod 600 {path}")
+    text = path.read_text().strip()
+    if len(text) < 32:
+        raise Permanent(f"{path} is too short for a signing key; remove it, and a new one is made at the next start")
+    return text.encode()

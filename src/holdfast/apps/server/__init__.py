@@ -1,0 +1,1 @@
+"""The server process: the HTTP interface, claims, ends, beats and channels."""

@@ -1,0 +1,59 @@
+"""Who asks, and what they may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Role(StrEnum):
+    """What a token allows; each says all it allows, except that an administrator may do everything in the tenant."""
+
+    VIEWER = "viewer"
+    SUBMITTER = "submitter"
+    OPERATOR = "operator"
+    ADMINISTRATOR = "administrator"
+    ENROL = "enrol"
+    """Register a pilot, and nothing else."""
+    PILOT = "pilot"
+
+
+IMPLIED: dict[Role, frozenset[Role]] = {
+    Role.VIEWER: frozenset({Role.VIEWER}),
+    Role.SUBMITTER: frozenset({Role.SUBMITTER, Role.VIEWER}),
+    Role.OPERATOR: frozenset({Role.OPERATOR, Role.SUBMITTER, Role.VIEWER}),
+    Role.ADMINISTRATOR: frozenset({Role.ADMINISTRATOR, Role.OPERATOR, Role.SUBMITTER, Role.VIEWER, Role.ENROL}),
+    Role.ENROL: frozenset({Role.ENROL}),
+    Role.PILOT: frozenset({Role.PILOT}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Somebody known by a token."""
+
+    subject: str
+    tenant: str
+    roles: frozenset[Role]
+    expires: int
+    """Seconds since 1970."""
+
+    def may(self, role: Role) -> bool:
+        return any(role in IMPLIED[own] for own in self.roles)
+
+
+class BadToken(Exception):
+    """No one is known by this token; the text says why, without quoting it."""
+
+
+class Identity(Protocol):
+    """The port."""
+
+    def issue(self, *, subject: str, tenant: str, roles: frozenset[Role], seconds: int) -> str:
+        """A new token."""
+        ...
+
+    def verify(self, token: str, *, late: int = 0) -> Principal:
+        """Who that is; raises `BadToken`. A token may be up to `late` seconds past its end."""
+        ...

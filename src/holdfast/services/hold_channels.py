@@ -1,0 +1,145 @@
+"""Holds the channels of pilots: passes orders down them, and learns of a pilot's death when its channel closes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from holdfast.domain.pilots.pilot import PilotState, newest_session
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import PortError
+from holdfast.ports.job_store import JobStore, Record
+from holdfast.ports.pilot_store import PilotStore
+from holdfast.services.keep_beats import KeepBeats
+from holdfast.services.release_claims import ReleaseClaims
+
+
+class Order(NamedTuple):
+    """What a pilot is told over its channel."""
+
+    event: str
+    data: Mapping[str, object]
+
+
+@dataclass(slots=True, eq=False)
+class Channel:
+    """One pilot's open channel on this server."""
+
+    pilot: str
+    session: int
+    orders: asyncio.Queue[Order] = field(default_factory=lambda: asyncio.Queue(1000))
+    dismissed: bool = False
+    """The pilot said good-bye: the closing means nothing."""
+
+
+@dataclass(slots=True)
+class HoldChannels:
+    """The service; one a server."""
+
+    store: JobStore
+    pilots: PilotStore
+    beats: KeepBeats
+    release: ReleaseClaims
+    clock: Clock
+    grace: float = 0.3
+    """Seconds for a pilot that lost its channel to show a newer one."""
+    every: float = 1.0
+    deaths: int = 0
+    _open: dict[str, Channel] = field(default_factory=dict)
+    _closed: list[Channel] = field(default_factory=list)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _passed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    async def open(self, pilot: str, session: int, lease: int) -> Channel:
+        """Open a channel; returns when the session is stored, so that any server can see it."""
+        channel = Channel(pilot, session)
+        await self.beats.open_session(pilot, session, lease)
+        before = self._open.get(pilot)
+        if before is None or before.session < session:
+            self._open[pilot] = channel
+        return channel
+
+    def closed(self, channel: Channel) -> None:
+        """The channel broke. Unless the pilot has a newer one somewhere it is dead."""
+        if self._open.get(channel.pilot) is channel:
+            del self._open[channel.pilot]
+            if not channel.dismissed:
+                self._closed.append(channel)
+                self._wake.set()
+
+    def dismiss(self, pilot: str) -> None:
+        """The pilot says good-bye itself."""
+        if channel := self._open.get(pilot):
+            channel.dismissed = True
+
+    def order(self, pilot: str, event: str, data: Mapping[str, object]) -> bool:
+        """Pass an order on at once, if the pilot's channel is here."""
+        channel = self._open.get(pilot)
+        if channel is None:
+            return False
+        with suppress(asyncio.QueueFull):
+            channel.orders.put_nowait(Order(event, data))
+        return True
+
+    async def run(self) -> None:
+        """Watch for deaths and for orders left by other servers until cancelled."""
+        await asyncio.gather(self._bury_loop(), self._order_loop())
+
+    async def _bury_loop(self) -> None:
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(self.grace)
+            self._wake.clear()
+            closed, self._closed = self._closed, []
+            try:
+                await self._bury(closed)
+            except PortError:
+                # Not settled: look again. Until then the leases hold.
+                self._closed += closed
+                await asyncio.sleep(self.grace)
+                self._wake.set()
+
+    async def _bury(self, closed: list[Channel]) -> None:
+        sheets = await self.pilots.sheets(fresh=True)
+        dead = [
+            one.pilot
+            for one in closed
+            if one.pilot not in self._open and newest_session(sheets, one.pilot) <= one.session
+        ]
+        if not dead:
+            return
+        self.deaths += len(dead)
+        reason = "its pilot died: the channel it held closed"
+        await self.release.of_pilots(dead, by="server", reason=reason, overlap_possible=False)
+        for pilot in dead:
+            self.beats.forget(pilot)
+            await self.release.mark(pilot, PilotState.GONE, "its channel closed")
+
+    async def _order_loop(self) -> None:
+        since = self.clock.now() - 5000
+        while True:
+            await asyncio.sleep(self.every)
+            if not self._open:
+                since = self.clock.now() - 5000
+                continue
+            with suppress(PortError):
+                found = await self.store.find_records(kind="order", since=since, limit=5000)
+                for record in found:
+                    self._pass_on(record)
+                since = self.clock.now() - 5000
+                self._passed = {name: at for name, at in self._passed.items() if at >= since - 5000}
+
+    def _pass_on(self, record: Record) -> None:
+        if record.id in self._passed:
+            return
+        self._passed[record.id] = record.at
+        body = dict(record.body)
+        event, pilot = str(body.pop("order")), str(body.pop("pilot"))
+        self.order(pilot, event, body)

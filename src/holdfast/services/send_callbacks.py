@@ -1,0 +1,109 @@
+"""Notifies the callback of each ended job, again and again until it is taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from holdfast.domain.jobs.job_document import JobDocument
+from holdfast.domain.jobs.lifecycle import Refused
+from holdfast.domain.jobs.steering import take_notice
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import Permanent, PortError
+from holdfast.ports.job_store import JobQuery, JobStore, Stored
+from holdfast.ports.notify import Notify
+from holdfast.services.write_checked import Wish, Writer
+
+GIVE_UP_AFTER = 20
+"""Tries; with growing waits that is about three days."""
+AT_ONCE = 16
+
+
+@dataclass(slots=True)
+class SendCallbacks:
+    """The service. Several may run: a callback may then be told twice, with the same delivery id."""
+
+    store: JobStore
+    writer: Writer
+    clock: Clock
+    notify: Notify
+    every: float = 1.0
+    sent: int = 0
+    failed: int = 0
+
+    async def run(self) -> None:
+        while True:
+            more = False
+            with suppress(PortError):
+                more = await self.send_due()
+            if not more:
+                await asyncio.sleep(self.every)
+
+    async def send_due(self) -> bool:
+        """Send what is due now; says whether there may be more."""
+        query = JobQuery(at_most={"notify_due": self.clock.now()})
+        page = await self.store.search(query, sort="notify_due", limit=200)
+        found = await self.store.get([one.document.id for one in page.jobs]) if page.jobs else {}
+        due = [one for one in found.values() if _is_due(one.document, self.clock.now())]
+        for start in range(0, len(due), AT_ONCE):
+            await self._send(due[start : start + AT_ONCE])
+        return len(page.jobs) == 200 and bool(due)
+
+    async def _send(self, jobs: Sequence[Stored]) -> None:
+        outcomes = await asyncio.gather(*(self._post(one.document) for one in jobs))
+        await self.writer.write([self._wish(one, failure) for one, failure in zip(jobs, outcomes, strict=True)])
+
+    async def _post(self, document: JobDocument) -> PortError | None:
+        assert document.delivery is not None  # noqa: S101 - only such jobs are due
+        last = document.last
+        body = {
+            "job": document.id,
+            "name": document.name,
+            "state": document.state.value,
+            "attempt": document.attempt,
+            "exit_code": last.exit_code if last else None,
+            "signal": last.signal if last else None,
+            "delivery": delivery_id(document),
+        }
+        try:
+            await self.notify.post(document.delivery.url, body, delivery=delivery_id(document))
+        except PortError as error:
+            self.failed += 1
+            return error
+        self.sent += 1
+        return None
+
+    def _wish(self, stored: Stored, failure: PortError | None) -> Wish:
+        assert stored.document.delivery is not None  # noqa: S101
+        tries = stored.document.delivery.tries + 1
+        now = self.clock.now()
+        given_up = isinstance(failure, Permanent) or tries >= GIVE_UP_AFTER
+        due = None if failure is None or given_up else now + wait_after(tries)
+        note = "taken" if failure is None else f"try {tries}: {failure}"
+
+        def decide(document: JobDocument) -> JobDocument | Refused:
+            if document.delivery is None or document.delivery.done or document.delivery.tries >= tries:
+                return Refused("someone else has told it")
+            return take_notice(document, due=due, done=failure is None, now=now, by="keeper", note=note)
+
+        def mine(document: JobDocument) -> bool:
+            return document.delivery is not None and document.delivery.tries >= tries
+
+        return Wish(stored.document.id, decide, mine, known=stored)
+
+
+def wait_after(tries: int) -> int:
+    """Milliseconds before the next try: one second, doubled each time, at most six hours."""
+    return min(1000 << (tries - 1), 6 * 3600 * 1000)
+
+
+def delivery_id(document: JobDocument) -> str:
+    """The same in every repeat of one notification, so that its receiver can tell."""
+    return f"{document.id}:{document.generation}.{document.attempt}"
+
+
+def _is_due(document: JobDocument, now: int) -> bool:
+    delivery = document.delivery
+    return delivery is not None and not delivery.done and delivery.due is not None and delivery.due <= now
