@@ -1,0 +1,26 @@
+"""The keeper process: orphans, run-time alerts, callbacks. Any number may run."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from holdfast.apps.server.app import until_told
+from holdfast.apps.settings import Settings
+from holdfast.apps.wiring import KeeperParts, make_parts, run_loops, stop
+
+log = structlog.get_logger()
+
+
+async def keep(settings: Settings) -> None:
+    """Run one keeper until it is told to stop."""
+    parts = make_parts(settings)
+    await parts.store.open()
+    loops = asyncio.create_task(run_loops(KeeperParts(parts).loops()))
+    log.info("keeper", store=settings.store_url.split(":", 1)[0], lease=settings.lease)
+    try:
+        await until_told()
+    finally:
+        await stop(loops)
+        await parts.store.close()

@@ -1,0 +1,133 @@
+"""The HTTP interface as one application, and how it is served."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.adapters.prometheus.metrics import Metrics
+from holdfast.apps.server import job_routes, pilot_routes, problems, watch_routes
+from holdfast.apps.server.desk import Desk
+from holdfast.apps.settings import Settings
+from holdfast.apps.wiring import ServerParts, make_parts, run_loops, stop
+
+log = structlog.get_logger()
+
+
+class BoundedBody:
+    """Refuses bodies that are too large, whatever they say of themselves, and measures each request."""
+
+    def __init__(self, app: ASGIApp, most: int, metrics: Metrics) -> None:
+        self.app = app
+        self.most = most
+        self.metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        size = 0
+        started = time.perf_counter()
+
+        async def bounded() -> Message:
+            nonlocal size
+            message = await receive()
+            if message["type"] == "http.request":
+                size += len(message.get("body", b""))
+                if size > self.most:
+                    raise problems.Problem(413, f"a request may have at most {self.most} bytes")
+            return message
+
+        said = dict(scope["headers"]).get(b"content-length", b"0")
+        if not said.isdigit() or int(said) > self.most:
+            await problems.answer(413, f"a request may have at most {self.most} bytes")(scope, receive, send)
+            return
+        await self.app(scope, bounded, send)
+        route = getattr(scope.get("route"), "path", "other")
+        self.metrics.requests.labels(route).observe(time.perf_counter() - started)
+
+
+def make_app(services: ServerParts) -> FastAPI:
+    """The application around one server's services; they run while it does."""
+    metrics = Metrics(services.samples)
+    desk = Desk(services, metrics)
+
+    @asynccontextmanager
+    async def life(_app: FastAPI) -> AsyncIterator[None]:
+        await services.parts.store.open()
+        loops = asyncio.create_task(run_loops(services.loops()))
+        try:
+            yield
+        finally:
+            await stop(loops)
+            with suppress(Exception):
+                await services.parts.pilots.drop_sheets(services.name)
+            await services.parts.store.close()
+
+    app = FastAPI(
+        title="Holdfast",
+        version=version("holdfast"),
+        description="Job documents that are never lost and never doubled.",
+        license_info={"name": "Apache-2.0"},
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=life,
+    )
+    app.state.desk = desk
+    problems.install(app)
+    app.include_router(job_routes.router)
+    app.include_router(pilot_routes.router)
+    app.include_router(watch_routes.router)
+    app.add_middleware(BoundedBody, most=services.parts.settings.max_body, metrics=metrics)
+    return app
+
+
+class HttpServer(uvicorn.Server):
+    """Tells the open streams when it stops, so that a pilot's channel closed by us is not taken for its death."""
+
+    async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        app = self.config.app
+        assert isinstance(app, FastAPI)  # noqa: S101 - we made it
+        app.state.desk.stopping.set()
+        await super().shutdown(sockets)  # type: ignore[arg-type]
+
+
+async def serve(settings: Settings) -> None:
+    """Run one server until it is told to stop."""
+    services = ServerParts(make_parts(settings))
+    config = uvicorn.Config(
+        make_app(services),
+        host=settings.listen,
+        port=settings.port,
+        loop="none",
+        http="httptools",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=5,
+        h11_max_incomplete_event_size=65_536,
+    )
+    server = HttpServer(config)
+    log.info("server", name=services.name, url=settings.public_url, store=settings.store_url.split(":", 1)[0])
+    await server.serve()
+    if not server.started:
+        raise SystemExit(6)
+
+
+async def until_told() -> None:
+    """Wait for SIGTERM or SIGINT."""
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    await told.wait()

@@ -1,0 +1,101 @@
+"""What every route needs: the services, who asks, and the caches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from holdfast.adapters.prometheus.metrics import Metrics
+from holdfast.apps.server.problems import Problem
+from holdfast.apps.wiring import ServerParts
+from holdfast.domain.jobs.lifecycle import Refused
+from holdfast.domain.jobs.specification import Specification
+from holdfast.ports.identity import BadToken, Principal, Role
+from holdfast.ports.job_store import Stored
+from holdfast.services.write_checked import Answer, Missing, Settled
+
+SPECIFICATIONS = 5000
+MAX_TOKEN = 4096
+
+
+@dataclass(slots=True)
+class Desk:
+    """One server's state behind the routes."""
+
+    services: ServerParts
+    metrics: Metrics
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    logs: dict[str, set[asyncio.Queue[tuple[int, str, bool]]]] = field(default_factory=dict)
+    """Who follows the log of which claim here."""
+    hosts: dict[str, str] = field(default_factory=dict)
+    """Where each pilot runs, as it said when it registered."""
+    _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)
+
+    async def specifications(self, ids: Sequence[str]) -> dict[str, Specification]:
+        """Specifications never change, so what was read once is good for ever."""
+        missing = sorted({name for name in ids if name not in self._specifications})
+        if missing:
+            self._specifications.update(await self.services.parts.store.get_specifications(missing))
+        found = {name: self._specifications[name] for name in ids if name in self._specifications}
+        while len(self._specifications) > SPECIFICATIONS:
+            self._specifications.popitem(last=False)
+        return found
+
+    async def job(self, job: str, who: Principal) -> Stored:
+        """A job of the caller's tenant; any other does not exist."""
+        stored = (await self.services.parts.store.get([job])).get(job) if len(job) <= 64 else None
+        if stored is None or stored.document.tenant != who.tenant:
+            raise Problem(404, f"there is no job {job[:64]} in tenant {who.tenant}")
+        return stored
+
+
+def desk_of(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Principal]]:
+    """A dependency that lets nobody through without a token of that role."""
+
+    async def check(request: Request) -> Principal:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN:
+            raise Problem(401, "send a token: Authorization: Bearer <token>; `holdfast token` makes one")
+        try:
+            principal = desk_of(request).services.parts.identity.verify(token, late=late)
+        except BadToken as error:
+            raise Problem(401, str(error)) from error
+        if not principal.may(role):
+            raise Problem(403, f"this needs the role {role}; the token has {', '.join(sorted(principal.roles))}")
+        named = request.path_params.get("pilot")
+        if role is Role.PILOT and named != principal.subject:
+            raise Problem(403, "the token belongs to another pilot")
+        return principal
+
+    check.role = role  # type: ignore[attr-defined]  # the test of all routes reads it
+    return check
+
+
+Viewer = Annotated[Principal, Depends(allow(Role.VIEWER))]
+Submitter = Annotated[Principal, Depends(allow(Role.SUBMITTER))]
+Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
+Enroller = Annotated[Principal, Depends(allow(Role.ENROL))]
+PilotCaller = Annotated[Principal, Depends(allow(Role.PILOT))]
+LatePilot = Annotated[Principal, Depends(allow(Role.PILOT, late=86_400))]
+TheDesk = Annotated[Desk, Depends(desk_of)]
+
+
+def settled(answer: Answer) -> Stored:
+    """The document, or the problem that the answer is."""
+    if isinstance(answer, Settled):
+        return answer.stored
+    if isinstance(answer, Missing):
+        raise Problem(404, "the job is gone")
+    if isinstance(answer, Refused):
+        raise Problem(409, answer.reason)
+    raise Problem(503, f"the store did not say clearly whether it took place; ask again ({answer.detail})")

@@ -1,0 +1,55 @@
+"""Server-sent events that notice at once when the reader is gone or the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+
+def event(name: str, data: object, *, number: str | None = None) -> bytes:
+    """One event as it goes over the wire."""
+    head = f"id: {number}\n".encode() if number else b""
+    return head + b"event: " + name.encode() + b"\ndata: " + orjson.dumps(data) + b"\n\n"
+
+
+class EventStream(Response):
+    """Sends what a generator yields; closes the generator as soon as either side goes away."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, source: AsyncGenerator[bytes, None], stopping: asyncio.Event) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._source = source
+        self._stopping = stopping
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        tasks = [
+            asyncio.create_task(self._send_all(send)),
+            asyncio.create_task(_until_gone(receive)),
+            asyncio.create_task(self._stopping.wait()),
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._source.aclose()
+        with suppress(OSError, RuntimeError):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_all(self, send: Send) -> None:
+        async for piece in self._source:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,88 @@
+"""The log of a job: the end of what an attempt printed, or all of it as it is printed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from holdfast.apps.server.desk import Desk
+from holdfast.apps.server.problems import Problem
+from holdfast.domain.jobs.job_document import JobDocument
+from holdfast.ports.job_store import Record, Stored
+
+LOGS = frozenset({"log", "evidence", "late-end"})
+
+
+async def stored_log(desk: Desk, document: JobDocument, attempt: int | None) -> str:
+    """The end of what the newest ended attempt printed, or the given one's."""
+    records = await desk.services.parts.store.find_records(job=document.id, limit=1000)
+    texts: dict[int, str] = {}
+    for record in records:
+        if record.kind in LOGS:
+            texts[_attempt(record)] = str(record.body.get("log_tail", ""))
+    if attempt is None and texts:
+        attempt = max(texts)
+    if attempt is not None and attempt in texts:
+        return texts[attempt]
+    if attempt is not None and document.last is not None and attempt == document.last.token.attempt:
+        return ""
+    if document.last is not None and attempt is None:
+        return ""
+    raise Problem(404, "no attempt has ended yet; follow the log to see a running one")
+
+
+def _attempt(record: Record) -> int:
+    ending = record.body.get("ending")
+    return int(ending["attempt"]) if isinstance(ending, dict) else 0
+
+
+async def followed_log(desk: Desk, stored: Stored, attempt: int | None) -> AsyncGenerator[str, None]:
+    """What a running attempt prints, until it ends; of an ended one what is stored."""
+    document = stored.document
+    held = document.claim
+    if held is None or (attempt is not None and attempt != document.attempt):
+        yield await stored_log(desk, document, attempt)
+        return
+    queue: asyncio.Queue[tuple[int, str, bool]] = asyncio.Queue(1000)
+    desk.logs.setdefault(held.id, set()).add(queue)
+    seen = 0
+    try:
+        if not desk.services.channels.order(held.pilot, "log", {"claim": held.id, "follow": True}):
+            await desk.services.steer.order(document, "log", follow=True)
+        while True:
+            try:
+                async with asyncio.timeout(1.0):
+                    pieces = [await queue.get()]
+            except TimeoutError:
+                still = await _still(desk, document)
+                pieces = [one for one in await _from_store(desk, document, held.id) if one[0] >= seen or one[2]]
+                if not pieces and not still:
+                    return
+            for offset, text, last in pieces:
+                end = offset + len(text.encode())
+                if end > seen:
+                    skip = max(0, seen - offset)
+                    yield text.encode()[skip:].decode(errors="replace")
+                    seen = end
+                if last:
+                    return
+    finally:
+        desk.logs[held.id].discard(queue)
+        if not desk.logs[held.id]:
+            del desk.logs[held.id]
+
+
+async def _from_store(desk: Desk, document: JobDocument, claim: str) -> list[tuple[int, str, bool]]:
+    """Pieces that the pilot sent to another server."""
+    records = await desk.services.parts.store.find_records(job=document.id, kind="live-log", limit=1000)
+    pieces = [
+        (int(str(one.body["offset"])), str(one.body["text"]), bool(one.body["last"]))
+        for one in records
+        if one.body.get("claim") == claim
+    ]
+    return sorted(pieces)
+
+
+async def _still(desk: Desk, document: JobDocument) -> bool:
+    found = (await desk.services.parts.store.get([document.id])).get(document.id)
+    return found is not None and found.document.claim == document.claim

@@ -1,0 +1,208 @@
+"""Routes for people and programs: submit, search, read, steer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from holdfast.apps.server.desk import Desk, Operator, Submitter, TheDesk, Viewer, settled
+from holdfast.apps.server.event_stream import EventStream, event
+from holdfast.apps.server.job_filters import job_query
+from holdfast.apps.server.job_log import followed_log, stored_log
+from holdfast.apps.server.models import ContinueIn, ForceIn, ReasonIn, ReleaseIn, SubmitIn
+from holdfast.apps.server.problems import Problem
+from holdfast.apps.server.submissions import submissions_from
+from holdfast.domain.jobs.job_document import State, Token
+from holdfast.domain.jobs.story import whole_story
+from holdfast.formats.job_public import job_public, manifest_public, specification_public, story_public, time_text
+from holdfast.ports.identity import Principal, Role
+from holdfast.ports.job_store import COUNT_FIELDS, SORT_FIELDS, Record, Stored
+from holdfast.services.write_checked import chapter_of
+
+router = APIRouter(prefix="/v1", tags=["jobs"])
+MAX_RECORDS = 1000
+
+
+def json_answer(data: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(data), status, headers, media_type="application/json")
+
+
+def shown(stored: Stored) -> Response:
+    version = f"{stored.version.number}.{stored.version.term}"
+    return json_answer(job_public(stored.document, version), headers={"ETag": f'"{version}"'})
+
+
+@router.post("/jobs", status_code=201)
+async def submit(
+    desk: TheDesk,
+    who: Submitter,
+    body: SubmitIn,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+) -> Response:
+    """Submit 1 to 10,000 jobs."""
+    asked = submissions_from(body, who, desk.services.parts.notify)
+    accepted = await desk.services.submit.submit(asked, by=who.subject, key=idempotency_key or None)
+    return json_answer({"jobs": [{"id": one.id, "created": one.created} for one in accepted]}, 201)
+
+
+@router.get("/jobs")
+async def search(
+    request: Request,
+    desk: TheDesk,
+    who: Viewer,
+    sort: str = "-created",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[str | None, Query(max_length=4000)] = None,
+) -> Response:
+    """Find jobs by any of their fields."""
+    if sort.removeprefix("-") not in SORT_FIELDS:
+        raise Problem(422, f"there is no order by {sort[:64]}; try one of {', '.join(sorted(SORT_FIELDS))}")
+    query = job_query(request.query_params, who.tenant)
+    page = await desk.services.parts.store.search(query, sort=sort, limit=limit, cursor=cursor)
+    jobs = [job_public(one.document, f"{one.version.number}.{one.version.term}") for one in page.jobs]
+    return json_answer({"jobs": jobs, "cursor": page.cursor})
+
+
+@router.get("/jobs/counts")
+async def counts(request: Request, desk: TheDesk, who: Viewer, by: str = "state") -> Response:
+    """How many jobs there are for each value of a field."""
+    if by not in COUNT_FIELDS:
+        raise Problem(422, f"there is no count by {by[:64]}; try one of {', '.join(sorted(COUNT_FIELDS))}")
+    query = job_query(request.query_params, who.tenant)
+    return json_answer({"counts": dict(await desk.services.parts.store.count(query, by=by))})
+
+
+@router.get("/jobs/{job}")
+async def read(desk: TheDesk, who: Viewer, job: str) -> Response:
+    """One job."""
+    return shown(await desk.job(job, who))
+
+
+@router.get("/jobs/{job}/specification")
+async def specification(desk: TheDesk, who: Viewer, job: str) -> Response:
+    """What the job runs."""
+    name = (await desk.job(job, who)).document.specification
+    found = await desk.specifications([name])
+    if name not in found:
+        raise Problem(404, "its specification is not there")
+    return json_answer(specification_public(found[name]))
+
+
+@router.get("/jobs/{job}/story")
+async def story(desk: TheDesk, who: Viewer, job: str) -> Response:
+    """Every transition, in plain words, with the evidence of what went wrong."""
+    stored = await desk.job(job, who)
+    records = await desk.services.parts.store.find_records(job=job, limit=MAX_RECORDS)
+    chapters = [chapter_of(one) for one in records if one.kind == "chapter"]
+    lines = whole_story(stored.document, chapters)
+    evidence = [_evidence(one) for one in records if one.kind in ("evidence", "late-end", "alert")]
+    return json_answer({"story": story_public(lines), "evidence": evidence})
+
+
+def _evidence(record: Record) -> dict[str, Any]:
+    return {"kind": record.kind, "at": time_text(record.at), **record.body}
+
+
+@router.get("/jobs/{job}/log")
+async def log(
+    desk: TheDesk,
+    who: Viewer,
+    job: str,
+    *,
+    attempt: Annotated[int | None, Query(ge=1, le=2**31)] = None,
+    follow: bool = False,
+) -> Response:
+    """What an attempt printed: the end of it, or, followed, all from now on."""
+    stored = await desk.job(job, who)
+    if follow:
+        return EventStream(_log_events(desk, stored, attempt), desk.stopping)
+    text = await stored_log(desk, stored.document, attempt)
+    return Response(text, media_type="text/plain; charset=utf-8")
+
+
+async def _log_events(desk: Desk, stored: Stored, attempt: int | None) -> AsyncGenerator[bytes, None]:
+    async for text in followed_log(desk, stored, attempt):
+        yield event("log", {"text": text})
+    yield event("end", {})
+
+
+@router.get("/jobs/{job}/outputs")
+async def outputs(desk: TheDesk, who: Viewer, job: str) -> Response:
+    """Where the committed outputs are."""
+    winner = (await desk.job(job, who)).document.winner
+    if winner is None or winner.manifest is None:
+        raise Problem(404, "the job has committed no outputs")
+    return json_answer({"attempt": winner.token.attempt, "manifest": manifest_public(winner.manifest)})
+
+
+async def _steerable(desk: Desk, who: Principal, job: str) -> Stored:
+    stored = await desk.job(job, who)
+    if stored.document.owner != who.subject and not who.may(Role.OPERATOR):
+        raise Problem(403, f"the job belongs to {stored.document.owner}; only they or an operator may do this")
+    return stored
+
+
+@router.post("/jobs/{job}/cancel")
+async def cancel(desk: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
+    """End the job."""
+    await _steerable(desk, who, job)
+    reason = body.reason if body else ""
+    return shown(settled(await desk.services.steer.cancel(job, by=who.subject, reason=reason)))
+
+
+@router.post("/jobs/{job}/hold")
+async def hold(desk: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
+    """Suspend the job; what runs may finish, and its end is kept."""
+    await _steerable(desk, who, job)
+    reason = body.reason if body else ""
+    return shown(settled(await desk.services.steer.hold(job, holder=who.subject, by=who.subject, reason=reason)))
+
+
+@router.post("/jobs/{job}/continue")
+async def carry_on(desk: TheDesk, who: Submitter, job: str, body: ContinueIn | None = None) -> Response:
+    """Take a hold away."""
+    await _steerable(desk, who, job)
+    holder = (body.holder if body else None) or who.subject
+    if holder != who.subject and not who.may(Role.OPERATOR):
+        raise Problem(403, "only an operator takes another's hold away")
+    return shown(settled(await desk.services.steer.let_go(job, holder=holder, by=who.subject)))
+
+
+@router.post("/jobs/{job}/release")
+async def release(desk: TheDesk, who: Operator, job: str, body: ReleaseIn) -> Response:
+    """Take a claim away by hand, if it is still the one that was seen."""
+    await desk.job(job, who)
+    answer = await desk.services.steer.release(
+        job, attempt=body.expected_attempt, claim=body.expected_claim, by=who.subject, reason=body.reason
+    )
+    return shown(settled(answer))
+
+
+@router.post("/jobs/{job}/retry")
+async def retry(desk: TheDesk, who: Operator, job: str, body: ReasonIn | None = None) -> Response:
+    """Let a faulted job be claimed again."""
+    await desk.job(job, who)
+    reason = body.reason if body else ""
+    return shown(settled(await desk.services.steer.retry(job, by=who.subject, reason=reason)))
+
+
+@router.post("/jobs/{job}/force-complete")
+async def force_complete(desk: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
+    """Say that the job counts as done."""
+    return await _force(desk, who, job, body, State.FORCED_COMPLETE)
+
+
+@router.post("/jobs/{job}/force-fail")
+async def force_fail(desk: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
+    """Say that the job counts as failed."""
+    return await _force(desk, who, job, body, State.FAILED)
+
+
+async def _force(desk: Desk, who: Principal, job: str, body: ForceIn, to: State) -> Response:
+    await desk.job(job, who)
+    expected = Token(body.expected_generation, body.expected_attempt)
+    answer = await desk.services.steer.force(job, to=to, expected=expected, by=who.subject, reason=body.reason)
+    return shown(settled(answer))

@@ -1,0 +1,164 @@
+"""What requests may contain, with every bound."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+
+INT64 = 2**63 - 1
+
+
+def _printable(text: str) -> str:
+    if re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text):
+        raise ValueError("control characters are not allowed")
+    return text
+
+
+def _name(text: str) -> str:
+    if re.search(r"[\x00-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]", text):
+        raise ValueError("control and direction characters are not allowed")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_name)]
+Word = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@+-]+$")]
+"""Tenants, owners, teams: they become part of keys."""
+Reason = Annotated[str, Field(max_length=200), AfterValidator(_name)]
+NoNul = Annotated[str, AfterValidator(_printable)]
+EnvName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ResourcesIn(Model):
+    cpus: int = Field(default=1, ge=0, le=100_000)
+    memory: int = Field(default=0, ge=0, le=2**50)
+    disk: int = Field(default=0, ge=0, le=2**55)
+    gpus: int = Field(default=0, ge=0, le=100_000)
+    wall: int | None = Field(default=None, ge=1, le=31_536_000)
+
+
+class SpecificationIn(Model):
+    name: Name = "job"
+    command: list[Annotated[NoNul, Field(max_length=131_072)]] = Field(min_length=1, max_length=10_000)
+    environment: dict[EnvName, Annotated[NoNul, Field(max_length=131_072)]] = Field(
+        default_factory=dict, max_length=1000
+    )
+    resources: ResourcesIn = ResourcesIn()
+    outputs: list[Annotated[Name, Field(max_length=1000)]] = Field(default_factory=list, max_length=1000)
+    effects: Literal["internal", "external"] = "internal"
+    max_attempts: int = Field(default=1, ge=1, le=100)
+    retry_wait: int = Field(default=0, ge=0, le=86_400)
+    when_exhausted: Literal["fail", "hold"] = "fail"
+
+
+class JobIn(Model):
+    specification: SpecificationIn | None = None
+    parameters: dict[Annotated[str, Field(max_length=100)], JsonValue] = Field(default_factory=dict, max_length=100)
+    index: int | None = Field(default=None, ge=0, le=INT64)
+    name: Name | None = None
+    owner: Word | None = None
+    team: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9._@+-]*$")] = ""
+    labels: dict[
+        Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9._/-]+$")],
+        Annotated[str, Field(max_length=200), AfterValidator(_name)],
+    ] = Field(default_factory=dict, max_length=32)
+    priority: int = Field(default=0, ge=-1000, le=1000)
+    expected_runtime: int | None = Field(default=None, ge=1, le=31_536_000)
+    resources: ResourcesIn | None = None
+    not_before: Annotated[str, Field(max_length=40)] | None = None
+    callback: Annotated[str, Field(max_length=2000)] | None = None
+    hold: bool = False
+
+
+class SubmitIn(Model):
+    specification: SpecificationIn | None = None
+    jobs: list[JobIn] = Field(min_length=1, max_length=10_000)
+
+
+class ReasonIn(Model):
+    reason: Reason = ""
+
+
+class ContinueIn(Model):
+    holder: Annotated[str, Field(max_length=200)] | None = None
+
+
+class ReleaseIn(Model):
+    expected_attempt: int = Field(ge=0, le=INT64)
+    expected_claim: Annotated[str, Field(max_length=64)]
+    reason: Annotated[Reason, Field(min_length=1)]
+
+
+class ForceIn(Model):
+    expected_attempt: int = Field(ge=0, le=INT64)
+    expected_generation: int = Field(default=0, ge=0, le=INT64)
+    reason: Annotated[Reason, Field(min_length=1)]
+
+
+class PilotIn(Model):
+    host: Name
+    site: Annotated[Name, Field(max_length=64)] = "local"
+    slots: int = Field(default=1, ge=1, le=10_000)
+    resources: ResourcesIn = ResourcesIn()
+    time_left: float | None = Field(default=None, ge=0, le=1e9)
+    batch_job: Annotated[Name, Field(max_length=200)] | None = None
+    version: Annotated[str, Field(max_length=64), AfterValidator(_name)] = ""
+
+
+class BeatIn(Model):
+    counter: int = Field(ge=0, le=INT64)
+    session: int = Field(default=0, ge=0, le=INT64)
+    claims: list[Annotated[str, Field(max_length=64)]] = Field(default_factory=list, max_length=10_000)
+
+
+class ClaimIn(Model):
+    max: int = Field(default=1, ge=1, le=32)
+    batch: int = Field(default=1, ge=1, le=32)
+    wait: float = Field(default=0, ge=0, le=30)
+    resources: ResourcesIn = ResourcesIn()
+    time_left: float | None = Field(default=None, ge=0, le=1e9)
+
+
+class ManifestIn(Model):
+    path: Annotated[str, Field(max_length=4096), AfterValidator(_name)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    files: int = Field(ge=0, le=INT64)
+    bytes: int = Field(ge=0, le=INT64)
+
+
+class EndIn(Model):
+    job: Annotated[str, Field(max_length=64)]
+    generation: int = Field(ge=0, le=INT64)
+    attempt: int = Field(ge=1, le=INT64)
+    claim: Annotated[str, Field(min_length=1, max_length=64)]
+    outcome: Literal["ok", "fault"]
+    reason: Annotated[str, Field(max_length=64), AfterValidator(_name)] = "exit"
+    exit_code: int | None = Field(default=None, ge=-(2**31), le=2**31)
+    signal: int | None = Field(default=None, ge=0, le=128)
+    started: Annotated[str, Field(max_length=40)] | float | None = None
+    wall: float | None = Field(default=None, ge=0, le=1e12)
+    cpu: float | None = Field(default=None, ge=0, le=1e12)
+    peak_memory: int | None = Field(default=None, ge=0, le=INT64)
+    log_tail: Annotated[str, Field(max_length=65_536)] = ""
+    log_bytes: int = Field(default=0, ge=0, le=INT64)
+    manifest: ManifestIn | None = None
+    host: Annotated[str, Field(max_length=200), AfterValidator(_name)] = ""
+
+
+class EndsIn(Model):
+    ends: list[EndIn] = Field(min_length=1, max_length=100)
+
+
+class LogIn(Model):
+    claim: Annotated[str, Field(max_length=64)]
+    offset: int = Field(default=0, ge=0, le=INT64)
+    text: Annotated[str, Field(max_length=1 << 20)] = ""
+    last: bool = False
+
+
+Anything = dict[str, Any]

@@ -1,0 +1,251 @@
+"""Routes for pilots: register, beat, claim, end. See the HTTP interface's page for the contract."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from holdfast.apps.server.desk import Desk, Enroller, LatePilot, PilotCaller, TheDesk
+from holdfast.apps.server.event_stream import EventStream, event
+from holdfast.apps.server.job_routes import json_answer
+from holdfast.apps.server.models import BeatIn, ClaimIn, EndIn, EndsIn, LogIn, PilotIn
+from holdfast.apps.server.problems import Problem
+from holdfast.apps.server.submissions import resources_from
+from holdfast.domain.jobs.job_document import Ending, Manifest, Outcome, State, Token
+from holdfast.domain.jobs.specification import Specification
+from holdfast.domain.pilots.pilot import Beat, Pilot, PilotState
+from holdfast.formats.job_json import Json, resources_to_json
+from holdfast.formats.job_public import specification_public, time_millis
+from holdfast.ports.errors import PortError
+from holdfast.ports.identity import Principal, Role
+from holdfast.ports.job_store import JobQuery, Record, Stored, Written
+from holdfast.services.end_jobs import EndReport
+from holdfast.services.hold_channels import Channel
+
+router = APIRouter(prefix="/v1/pilots", tags=["pilots"])
+PING = 5.0
+
+
+def _token(desk: Desk, pilot: str, tenant: str) -> Json:
+    seconds = desk.services.parts.settings.token_seconds
+    identity = desk.services.parts.identity
+    token = identity.issue(subject=pilot, tenant=tenant, roles=frozenset({Role.PILOT}), seconds=seconds)
+    return {"token": token, "token_seconds": seconds}
+
+
+@router.post("", status_code=201)
+async def register(desk: TheDesk, who: Enroller, body: PilotIn) -> Response:
+    """Make a pilot known; it gets its id and a token of its own."""
+    parts = desk.services.parts
+    now = parts.clock.now()
+    name = f"p-{secrets.token_hex(8)}"
+    lease = parts.settings.lease
+    pilot = Pilot(
+        id=name,
+        tenant=who.tenant,
+        host=body.host,
+        site=body.site,
+        slots=body.slots,
+        resources=resources_from(body.resources, body.time_left),
+        lease=lease,
+        registered=now,
+        changed=now,
+        batch_job=body.batch_job,
+        version=body.version,
+    )
+    if not isinstance(await parts.pilots.put_pilot(pilot, None), Written):
+        raise Problem(503, "the pilot could not be stored; register again")
+    answer = {
+        "pilot": name,
+        "lease": lease,
+        "beat_every": lease / 3,
+        "servers": sorted(set(desk.services.beats.alive.values()) - {""}),
+    }
+    return json_answer(answer | _token(desk, name, who.tenant), 201)
+
+
+@router.post("/{pilot}/token")
+async def renew(desk: TheDesk, who: LatePilot, pilot: str) -> Response:
+    """A new token, also for one that ended less than a day ago."""
+    known = await desk.services.parts.pilots.get_pilot(pilot)
+    if known is None or known.pilot.tenant != who.tenant:
+        raise Problem(403, "the pilot is not registered")
+    return json_answer(_token(desk, pilot, who.tenant))
+
+
+@router.get("/{pilot}/channel")
+async def channel(
+    desk: TheDesk, who: PilotCaller, pilot: str, session: Annotated[int, Query(ge=1, le=2**62)]
+) -> Response:
+    """The channel that a pilot holds open for its whole life."""
+    opened = await desk.services.channels.open(pilot, session, desk.services.parts.settings.lease)
+    return EventStream(_orders(desk, opened), desk.stopping)
+
+
+async def _orders(desk: Desk, held: Channel) -> AsyncGenerator[bytes, None]:
+    try:
+        yield event("open", {"session": held.session})
+        while True:
+            try:
+                async with asyncio.timeout(PING):
+                    order = await held.orders.get()
+                yield event(order.event, order.data)
+            except TimeoutError:
+                yield event("ping", {})
+    finally:
+        if not desk.stopping.is_set():
+            desk.services.channels.closed(held)
+
+
+@router.post("/{pilot}/beat")
+async def beat(desk: TheDesk, who: PilotCaller, pilot: str, body: BeatIn) -> Response:
+    """A sign of life, acknowledged when it is stored."""
+    lease = desk.services.parts.settings.lease
+    await desk.services.beats.beat(pilot, Beat(body.counter, body.session, lease, tuple(body.claims)))
+    answer: Json = {"token": None, "token_seconds": 0, "cancel": [], "drain": False}
+    half = desk.services.parts.settings.token_seconds / 2
+    if who.expires - desk.services.parts.clock.now() / 1000 < half:
+        answer |= _token(desk, pilot, who.tenant)
+    return json_answer(answer)
+
+
+@router.post("/{pilot}/claims")
+async def claim(desk: TheDesk, who: PilotCaller, pilot: str, body: ClaimIn) -> Response:
+    """Wait for work that fits."""
+    known = await _pilot_host(desk, pilot, who)
+    services = desk.services
+    granted = await services.claims.claim(
+        pilot=pilot,
+        host=known,
+        tenant=who.tenant,
+        free=resources_from(body.resources, body.time_left),
+        most=body.max,
+        batch=body.batch,
+        wait=body.wait,
+    )
+    services.ends.granted(granted)
+    specs = await _specifications(desk, granted)
+    return json_answer({"claims": [_claim_json(one, specs[one.document.specification]) for one in granted]})
+
+
+async def _specifications(desk: Desk, granted: list[Stored]) -> dict[str, Specification]:
+    """What the claimed jobs run. If it cannot be read the pilot gets nothing, and the claims go back."""
+    names = [one.document.specification for one in granted]
+    try:
+        specs = await desk.specifications(names)
+        if all(name in specs for name in names):
+            return specs
+        why = "a specification is missing"
+    except PortError as error:
+        why = str(error)
+    await desk.services.parts.release.release(granted, by="server", reason=why, overlap_possible=False)
+    raise Problem(503, why)
+
+
+async def _pilot_host(desk: Desk, pilot: str, who: Principal) -> str:
+    host = desk.hosts.get(pilot)
+    if host is None:
+        known = await desk.services.parts.pilots.get_pilot(pilot)
+        if known is None or known.pilot.tenant != who.tenant:
+            raise Problem(403, "the pilot is not registered; register again")
+        host = desk.hosts[pilot] = known.pilot.host
+    return host
+
+
+def _claim_json(stored: Stored, spec: Specification) -> Json:
+    document = stored.document
+    held = document.claim
+    assert held is not None  # noqa: S101 - it was just granted
+    return {
+        "job": document.id,
+        "generation": document.generation,
+        "attempt": document.attempt,
+        "claim": held.id,
+        "tenant": document.tenant,
+        "name": document.name,
+        "index": document.index,
+        "parameters": dict(document.parameters),
+        "resources": resources_to_json(document.resources),
+        "specification": specification_public(spec),
+    }
+
+
+@router.post("/{pilot}/ends")
+async def ends(desk: TheDesk, who: PilotCaller, pilot: str, body: EndsIn) -> Response:
+    """Bring the ends of attempts."""
+    reports = [_report(one) for one in body.ends]
+    results = await desk.services.ends.end(reports, pilot=pilot, tenant=who.tenant)
+    return json_answer(
+        {"results": [{"claim": one.claim, "result": one.result.value, "detail": one.detail} for one in results]}
+    )
+
+
+def _report(end: EndIn) -> EndReport:
+    manifest = end.manifest
+    ending = Ending(
+        token=Token(end.generation, end.attempt),
+        claim=end.claim,
+        outcome=Outcome(end.outcome),
+        reason=end.reason,
+        exit_code=end.exit_code,
+        signal=end.signal,
+        started=_started(end.started),
+        wall=end.wall,
+        cpu=end.cpu,
+        peak_memory=end.peak_memory,
+        host=end.host,
+        manifest=Manifest(manifest.path, manifest.sha256, manifest.files, manifest.bytes) if manifest else None,
+    )
+    return EndReport(end.job, ending, end.log_tail, end.log_bytes)
+
+
+def _started(value: str | float | None) -> int | None:
+    if isinstance(value, str):
+        try:
+            return time_millis(value)
+        except (ValueError, OverflowError):
+            return None  # a fact for people; a pilot's odd clock must not cost the end
+    return None if value is None else int(value * 1000)
+
+
+@router.post("/{pilot}/log")
+async def log(desk: TheDesk, who: PilotCaller, pilot: str, body: LogIn) -> Response:
+    """A piece of a log that someone follows."""
+    followers = desk.logs.get(body.claim)
+    if followers:
+        for queue in followers:
+            if not queue.full():
+                queue.put_nowait((body.offset, body.text, body.last))
+        return json_answer({})
+    await _leave_piece(desk, who, pilot, body)
+    return json_answer({})
+
+
+async def _leave_piece(desk: Desk, who: Principal, pilot: str, body: LogIn) -> None:
+    """Whoever follows does so at another server, which finds the piece in the store."""
+    parts = desk.services.parts
+    query = JobQuery(tenant=who.tenant, states=frozenset({State.RUNNING}), anyof={"pilot": [pilot]})
+    page = await parts.store.search(query, limit=1000)
+    for stored in page.jobs:
+        held = stored.document.claim
+        if held is not None and held.id == body.claim:
+            name = f"live:{body.claim}:{body.offset}:{body.last}"
+            piece = {"claim": body.claim, "offset": body.offset, "text": body.text, "last": body.last}
+            record = Record(name, who.tenant, "live-log", stored.document.id, parts.clock.now(), piece)
+            await parts.store.add_records([record])
+
+
+@router.delete("/{pilot}")
+async def bye(desk: TheDesk, who: PilotCaller, pilot: str) -> Response:
+    """The pilot ends by itself."""
+    services = desk.services
+    services.channels.dismiss(pilot)
+    release = services.parts.release
+    count = await release.of_pilots([pilot], by=pilot, reason="its pilot said good-bye", overlap_possible=False)
+    services.beats.forget(pilot)
+    await release.mark(pilot, PilotState.GONE, "it said good-bye")
+    return json_answer({"released": count})

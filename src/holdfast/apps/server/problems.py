@@ -1,0 +1,71 @@
+"""Errors as `application/problem+json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from holdfast.ports.errors import Conflict, NotFound, Permanent, PortError, Transient
+
+TITLES = {
+    400: "The request is wrong",
+    401: "Who are you?",
+    403: "Not allowed",
+    404: "There is no such thing here",
+    405: "That cannot be done with this address",
+    409: "It moved on",
+    413: "The request is too large",
+    422: "The request is wrong",
+    429: "Too many",
+    503: "The store does not answer",
+}
+STATUS: Mapping[type[PortError], int] = {Transient: 503, Permanent: 400, Conflict: 409, NotFound: 404}
+
+
+class Problem(HTTPException):
+    """Something to tell the caller, with where it is wrong."""
+
+    def __init__(self, status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> None:
+        super().__init__(status, detail)
+        self.errors = errors
+
+
+def answer(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> Response:
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": TITLES.get(status, "Error"),
+        "status": status,
+        "detail": detail,
+    }
+    if errors:
+        body["errors"] = list(errors)
+    headers = {}
+    if status in (429, 503):
+        headers["Retry-After"] = "1"
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(orjson.dumps(body), status, headers, media_type="application/problem+json")
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error this way."""
+
+    @app.exception_handler(HTTPException)
+    async def _http(_request: Request, error: HTTPException) -> Response:
+        errors = error.errors if isinstance(error, Problem) else ()
+        return answer(error.status_code, str(error.detail), errors)
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(_request: Request, error: RequestValidationError) -> Response:
+        errors = [{"at": ".".join(map(str, one["loc"])), "detail": one["msg"]} for one in error.errors()[:100]]
+        return answer(422, f"{len(error.errors())} field(s) are wrong", errors)
+
+    @app.exception_handler(PortError)
+    async def _port(_request: Request, error: PortError) -> Response:
+        status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
+        return answer(status, str(error))

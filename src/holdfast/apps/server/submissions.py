@@ -1,0 +1,94 @@
+"""Turns a request into submissions, and reports everything wrong with it at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.apps.server.models import JobIn, ResourcesIn, SpecificationIn, SubmitIn
+from holdfast.apps.server.problems import Problem
+from holdfast.domain.jobs.resources import Resources
+from holdfast.domain.jobs.specification import Effects, RetryPolicy, Specification, WhenExhausted
+from holdfast.domain.jobs.submission import Submission
+from holdfast.formats.job_public import time_millis
+from holdfast.ports.identity import Principal, Role
+from holdfast.ports.notify import Notify
+from holdfast.services.submit_jobs import specification_named
+
+MAX_PARAMETERS = 16_384
+"""Characters of one job's parameters; what is larger belongs into a file."""
+
+
+def resources_from(given: ResourcesIn, wall: float | None = None) -> Resources:
+    limit = given.wall if wall is None else int(wall)
+    return Resources(given.cpus, given.memory, given.disk, given.gpus, limit)
+
+
+def specification_from(given: SpecificationIn, tenant: str) -> Specification:
+    return Specification(
+        id=specification_named(tenant, given.model_dump(mode="json")),
+        tenant=tenant,
+        name=given.name,
+        command=tuple(given.command),
+        environment=given.environment,
+        resources=resources_from(given.resources),
+        outputs=tuple(given.outputs),
+        effects=Effects(given.effects),
+        retry=RetryPolicy(given.max_attempts, given.retry_wait, WhenExhausted(given.when_exhausted)),
+    )
+
+
+def submissions_from(body: SubmitIn, who: Principal, notify: Notify) -> list[Submission]:
+    """One submission a job, in order; a `Problem` with every error."""
+    errors: list[dict[str, object]] = []
+    common = specification_from(body.specification, who.tenant) if body.specification else None
+    checked: dict[str, str | None] = {}
+    made: list[Submission] = []
+    for place, job in enumerate(body.jobs):
+        spec = specification_from(job.specification, who.tenant) if job.specification else common
+        problems = _problems(job, who, notify, checked)
+        if spec is None:
+            problems["specification"] = "there is none, here or for all jobs"
+        errors += [{"at": f"body.jobs.{place}.{at}", "detail": detail} for at, detail in problems.items()]
+        if spec is not None and not problems:
+            made.append(_submission(job, spec, who))
+    if errors:
+        raise Problem(422, f"{len(errors)} field(s) are wrong; no job was taken", errors[:100])
+    return made
+
+
+def _problems(job: JobIn, who: Principal, notify: Notify, checked: dict[str, str | None]) -> dict[str, str]:
+    problems: dict[str, str] = {}
+    if job.owner is not None and job.owner != who.subject and not who.may(Role.OPERATOR):
+        problems["owner"] = "only an operator submits for others"
+    if job.callback is not None:
+        if job.callback not in checked:
+            checked[job.callback] = notify.check(job.callback)
+        if why := checked[job.callback]:
+            problems["callback"] = why
+    if job.not_before is not None:
+        try:
+            time_millis(job.not_before)
+        except (ValueError, OverflowError):
+            problems["not_before"] = "a time such as 2026-01-31T12:00:00Z is needed"
+    if job.parameters and len(repr(job.parameters)) > MAX_PARAMETERS:
+        problems["parameters"] = f"more than {MAX_PARAMETERS} characters; put them into a file"
+    return problems
+
+
+def _submission(job: JobIn, spec: Specification, who: Principal) -> Submission:
+    parameters: dict[str, Any] = dict(job.parameters)
+    return Submission(
+        specification=spec,
+        owner=job.owner or who.subject,
+        name=job.name,
+        team=job.team,
+        index=job.index,
+        parameters=parameters,
+        labels=job.labels,
+        priority=job.priority,
+        expected_runtime=job.expected_runtime,
+        resources=resources_from(job.resources) if job.resources else None,
+        not_before=time_millis(job.not_before) if job.not_before else 0,
+        callback=job.callback,
+        held=job.hold,
+    )

@@ -1,0 +1,105 @@
+"""Routes to watch: events, pilots, alerts, status, metrics, and the interface's own description."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from importlib.metadata import version
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from holdfast.adapters.prometheus.metrics import CONTENT_TYPE
+from holdfast.apps.server.desk import Desk, TheDesk, Viewer
+from holdfast.apps.server.event_stream import EventStream, event
+from holdfast.apps.server.job_filters import job_query, wanted
+from holdfast.apps.server.job_routes import json_answer
+from holdfast.domain.jobs.slots import own_slots
+from holdfast.formats.job_public import job_public, time_text, transition_public
+from holdfast.formats.pilot_json import pilot_to_json
+from holdfast.ports.job_store import JobQuery
+
+router = APIRouter(tags=["watch"])
+PING = 10.0
+
+
+@router.get("/v1/events")
+async def events(request: Request, desk: TheDesk, who: Viewer) -> Response:
+    """Every transition of the jobs that a search would find, from now on."""
+    query = job_query(request.query_params, who.tenant)
+    return EventStream(_events(desk, query), desk.stopping)
+
+
+async def _events(desk: Desk, query: JobQuery) -> AsyncGenerator[bytes, None]:
+    async with desk.services.follow.listen(wanted(query)) as listener:
+        yield event("open", {})
+        while True:
+            try:
+                async with asyncio.timeout(PING):
+                    news = await listener.queue.get()
+            except TimeoutError:
+                yield event("ping", {})
+                continue
+            if news is None:
+                yield event("lost", {"detail": "events came faster than they were read; search, then listen again"})
+                return
+            body = {"job": job_public(news.document), "transition": transition_public(news.line)}
+            yield event("job", body, number=f"{news.document.id}:{news.line.rev}")
+
+
+@router.get("/v1/pilots")
+async def pilots(desk: TheDesk, who: Viewer, state: Annotated[str | None, Query(max_length=20)] = None) -> Response:
+    """The pilots of the tenant, newest first."""
+    found = await desk.services.parts.pilots.find_pilots(tenant=who.tenant, state=state)
+    shown = [
+        pilot_to_json(one) | {"registered": time_text(one.registered), "changed": time_text(one.changed)}
+        for one in found
+    ]
+    return json_answer({"pilots": shown})
+
+
+@router.get("/v1/alerts")
+async def alerts(desk: TheDesk, who: Viewer, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+    """What someone should look at, newest first."""
+    store = desk.services.parts.store
+    found = [
+        *await store.find_records(kind="alert", tenant=who.tenant, newest_first=True, limit=limit),
+        *await store.find_records(kind="alert", tenant="", newest_first=True, limit=limit),
+    ]
+    found.sort(key=lambda record: -record.at)
+    shown = [{"id": one.id, "at": time_text(one.at), "job": one.job or None, **one.body} for one in found[:limit]]
+    return json_answer({"alerts": shown})
+
+
+@router.get("/v1/status")
+async def status(desk: TheDesk, who: Viewer) -> Response:
+    """How the domain stands, as this server sees it."""
+    services = desk.services
+    counts = await services.parts.store.count(JobQuery(tenant=who.tenant), by="state")
+    alive = services.beats.alive
+    return json_answer(
+        {
+            "version": version("holdfast"),
+            "server": services.name,
+            "servers": [
+                {"name": name, "url": url, "slots": len(own_slots(name, alive))} for name, url in sorted(alive.items())
+            ],
+            "store": services.parts.settings.store_url.split(":", 1)[0],
+            "lease": services.parts.settings.lease,
+            "requests_waiting": services.claims.waiting,
+            "channels": services.channels.open_count,
+            "jobs": dict(counts),
+        }
+    )
+
+
+@router.get("/metrics")
+async def metrics(desk: TheDesk, _who: Viewer) -> Response:
+    """What this server has counted, for Prometheus."""
+    return Response(desk.metrics.text(), media_type=CONTENT_TYPE)
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def openapi(request: Request, _who: Viewer) -> Response:
+    """This interface, described."""
+    return json_answer(request.app.openapi())

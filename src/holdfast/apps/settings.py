@@ -1,0 +1,72 @@
+"""What an operator sets for the processes: by environment `HOLDFAST_*` over a TOML file named by `HOLDFAST_CONFIG`."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from platformdirs import user_state_path
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from holdfast.ports.errors import Permanent
+
+
+class Settings(BaseModel):
+    """All settings, each with its default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    store: str = ""
+    """Where jobs are kept: `sqlite:///FILE`, `postgresql://…`, or `opensearch://HOST:PORT,HOST:PORT/PREFIX?replicas=1`."""
+    state: Path = Field(default_factory=lambda: user_state_path("holdfast"))
+    """Folder for what a process keeps itself: the signing key, the laptop's database."""
+    signing_key: Path | None = None
+    """File with the key that signs tokens; `STATE/signing-key` unless set. All servers of a domain share it."""
+    listen: str = "127.0.0.1"
+    port: int = 8470
+    url: str = ""
+    """How pilots and people reach this server; made from listen and port unless set."""
+    lease: int = Field(default=600, ge=2, le=86_400)
+    """Seconds a silent pilot keeps its claims."""
+    token_seconds: int = Field(default=900, ge=5, le=900)
+    """How long a pilot's token lives."""
+    callback_hosts: tuple[str, ...] = ()
+    """Hosts that callbacks may go to; see the how-to on notifications."""
+    max_body: int = 64 << 20
+    """Bytes that a request may have."""
+    scan_every: float = Field(default=1.0, gt=0)
+    """Seconds between the keeper's looks at the beats."""
+
+    @property
+    def key_file(self) -> Path:
+        return self.signing_key or self.state / "signing-key"
+
+    @property
+    def store_url(self) -> str:
+        return self.store or f"sqlite:///{self.state / 'holdfast.db'}"
+
+    @property
+    def public_url(self) -> str:
+        return self.url or f"http://{self.listen}:{self.port}"
+
+
+def load(environment: Mapping[str, str] | None = None, **flags: object) -> Settings:
+    """Flags before environment before file before defaults. `Permanent` says what is wrong, and where."""
+    environment = os.environ if environment is None else environment
+    values: dict[str, object] = {}
+    if path := environment.get("HOLDFAST_CONFIG"):
+        try:
+            values |= tomllib.loads(Path(path).read_text())
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise Permanent(f"the settings file {path} cannot be read: {error}") from error
+    for name in Settings.model_fields:
+        if (text := environment.get(f"HOLDFAST_{name.upper()}")) is not None:
+            values[name] = tuple(filter(None, text.split(","))) if name == "callback_hosts" else text
+    values |= {name: value for name, value in flags.items() if value is not None}
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        lines = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise Permanent(f"the settings are wrong: {lines}") from error

@@ -1,0 +1,204 @@
+"""Puts the parts together: the one place that names adapters."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import structlog
+
+from holdfast.adapters.httpx.notify import HttpxNotify
+from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
+from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
+from holdfast.adapters.opensearch.pilot_store import OpenSearchPilotStore
+from holdfast.adapters.prometheus.metrics import Sample
+from holdfast.adapters.sql.job_store import SqlJobStore
+from holdfast.adapters.sql.pilot_store import SqlPilotStore
+from holdfast.adapters.system.clock import RandomIds, SystemClock
+from holdfast.apps.settings import Settings
+from holdfast.ports.errors import Permanent
+from holdfast.ports.identity import Identity
+from holdfast.ports.job_store import JobStore
+from holdfast.ports.notify import Notify
+from holdfast.ports.pilot_store import PilotStore
+from holdfast.services.claim_jobs import ClaimJobs
+from holdfast.services.end_jobs import EndJobs
+from holdfast.services.follow_jobs import FollowJobs
+from holdfast.services.hold_channels import HoldChannels
+from holdfast.services.keep_beats import KeepBeats
+from holdfast.services.release_claims import ReleaseClaims
+from holdfast.services.send_callbacks import SendCallbacks
+from holdfast.services.steer_jobs import SteerJobs
+from holdfast.services.submit_jobs import SubmitJobs
+from holdfast.services.watch_orphans import WatchOrphans
+from holdfast.services.watch_runtimes import WatchRuntimes
+from holdfast.services.write_checked import CheckedWriter
+
+log = structlog.get_logger()
+
+
+def open_stores(url: str) -> tuple[JobStore, PilotStore]:
+    """The stores that a URL names, not yet connected."""
+    scheme = url.split(":", 1)[0].split("+")[0]
+    if scheme in ("sqlite", "postgresql"):
+        sql = SqlJobStore(url)
+        return sql, SqlPilotStore(sql.database)
+    if scheme in ("opensearch", "opensearch+https", "opensearch+http"):
+        parts = urlsplit(url)
+        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        transport = "https" if url.startswith("opensearch+https") else "http"
+        replicas = int(options.get("replicas", "0"))
+        search = OpenSearchJobStore(
+            [f"{transport}://{host}" for host in parts.netloc.rpartition("@")[2].split(",")],
+            prefix=parts.path.strip("/") or "holdfast",
+            replicas=replicas,
+            shards=int(options.get("shards", "1")),
+            wait_for_active_shards=options.get("wait_for_active_shards", "2" if replicas else "1"),
+            timeout=float(options.get("timeout", "5")),
+        )
+        return search, OpenSearchPilotStore(search.cluster)
+    raise Permanent(
+        f"store {scheme}:… is not known; use sqlite:///FILE, postgresql://… or opensearch://HOST:PORT/PREFIX"
+    )
+
+
+@dataclass(slots=True)
+class Parts:
+    """Everything that the processes share."""
+
+    settings: Settings
+    store: JobStore
+    pilots: PilotStore
+    clock: SystemClock
+    ids: RandomIds
+    writer: CheckedWriter
+    identity: Identity
+    notify: Notify
+    release: ReleaseClaims
+
+
+def make_parts(settings: Settings) -> Parts:
+    settings.state.mkdir(parents=True, exist_ok=True)
+    store, pilots = open_stores(settings.store_url)
+    clock = SystemClock()
+    writer = CheckedWriter(store)
+    return Parts(
+        settings=settings,
+        store=store,
+        pilots=pilots,
+        clock=clock,
+        ids=RandomIds(),
+        writer=writer,
+        identity=SignedIdentity(signing_key(settings.key_file), clock),
+        notify=HttpxNotify(settings.callback_hosts),
+        release=ReleaseClaims(store, pilots, writer, clock),
+    )
+
+
+class ServerParts:
+    """The services of one server, joined."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.name = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+        store, clock, writer = parts.store, parts.clock, parts.writer
+        self.claims = ClaimJobs(store, writer, clock, parts.ids)
+        self.ends = EndJobs(store, writer, clock)
+        self.follow = FollowJobs(store, clock)
+        self.submit = SubmitJobs(store, clock, parts.ids, offered=[self.claims.offer])
+        self.steer = SteerJobs(store, writer, clock)
+        self.beats = KeepBeats(
+            parts.pilots, clock, server=self.name, url=parts.settings.public_url, shared_out=self.claims.own
+        )
+        self.channels = HoldChannels(store, parts.pilots, self.beats, parts.release, clock)
+        writer.listeners += [self.claims.notice, self.follow.notice]
+
+    def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        return {
+            "claims": self.claims.run,
+            "ends": self.ends.run,
+            "follow": self.follow.run,
+            "beats": self.beats.run,
+            "channels": self.channels.run,
+        }
+
+    def samples(self) -> Iterator[Sample]:
+        """What this server has done, for `/metrics`."""
+        desk, tally = self.claims.tally, self.parts.writer.tally
+        yield Sample("holdfast_claims_granted_total", "Claims given to pilots", desk.granted)
+        yield Sample("holdfast_claims_lost_total", "Claims written in vain", desk.lost)
+        yield Sample("holdfast_claim_bulks_total", "Writes of claims", desk.bulks)
+        yield Sample("holdfast_window_pages_total", "Pages of candidates read", desk.pages)
+        yield Sample("holdfast_lane_looks_total", "Looks for lanes with work", desk.looks)
+        yield Sample("holdfast_requests_waiting", "Pilots waiting for work", self.claims.waiting)
+        yield Sample("holdfast_writes_total", "Version-checked writes", tally.written, (("result", "written"),))
+        yield Sample("holdfast_writes_total", "", tally.conflicts, (("result", "conflict"),))
+        yield Sample("holdfast_writes_total", "", tally.unknown, (("result", "unknown"),))
+        yield Sample("holdfast_writes_confirmed_total", "Writes settled by a confirming one", tally.confirmed)
+        yield Sample("holdfast_channels_open", "Pilots with a channel here", self.channels.open_count)
+        yield Sample("holdfast_pilot_deaths_total", "Pilots whose channel closed for good", self.channels.deaths)
+        yield Sample("holdfast_claims_released_total", "Claims taken away", self.parts.release.released)
+        yield Sample("holdfast_servers_alive", "Servers seen alive", len(self.beats.alive))
+
+
+class KeeperParts:
+    """The services of one keeper, joined."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        settings = parts.settings
+        self.orphans = WatchOrphans(
+            parts.store,
+            parts.pilots,
+            parts.clock,
+            parts.release,
+            lease=settings.lease,
+            every=settings.scan_every,
+            alarmed=lambda text: log.error("many orphans", detail=text),
+        )
+        self.runtimes = WatchRuntimes(
+            parts.store,
+            parts.clock,
+            raised=lambda job: log.warning("past its expected runtime", job=job.id, name=job.name, owner=job.owner),
+        )
+        self.callbacks = SendCallbacks(parts.store, parts.writer, parts.clock, parts.notify)
+
+    def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        return {"orphans": self.orphans.run, "runtimes": self.runtimes.run, "callbacks": self.callbacks.run}
+
+    def samples(self) -> Iterator[Sample]:
+        yield Sample("holdfast_orphans_silent_total", "Claims of silent pilots released", self.orphans.silent_found)
+        yield Sample("holdfast_orphans_forgotten_total", "Claims unknown to their pilots", self.orphans.forgotten_found)
+        yield Sample("holdfast_orphan_alarms_total", "Scans stopped: too many at once", self.orphans.alarms)
+        yield Sample("holdfast_runtime_alerts_total", "Attempts past their expected runtime", self.runtimes.alerts)
+        yield Sample("holdfast_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))
+        yield Sample("holdfast_callbacks_total", "", self.callbacks.failed, (("result", "failed"),))
+
+
+async def run_loops(loops: dict[str, Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Run service loops for ever. One that breaks is a bug: it is told, and started again."""
+
+    async def keep(name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            try:
+                await loop()
+            except Exception:
+                log.exception("a loop broke; it starts again", loop=name)
+                await asyncio.sleep(1.0)
+
+    async with asyncio.TaskGroup() as group:
+        for name, loop in loops.items():
+            group.create_task(keep(name, loop), name=name)
+
+
+async def stop(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait until it is gone."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
