@@ -1,0 +1,90 @@
+"""Everything on a laptop: server, keeper and one pilot, on SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import re
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import uvicorn
+from platformdirs import user_config_path
+from rich.console import Console
+
+from holdfast.apps.server.app import HttpServer, make_app
+from holdfast.apps.settings import Settings
+from holdfast.apps.tokens import make_token, write_private
+from holdfast.apps.wiring import KeeperParts, ServerParts, make_parts, run_loops, stop
+
+DAY = 86_400
+
+
+async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
+    """Start all parts in this process and a pilot beside it; stop them together."""
+    parts = make_parts(settings)
+    services = ServerParts(parts)
+    config = uvicorn.Config(
+        make_app(services), host=settings.listen, port=settings.port, loop="none", http="httptools",
+        log_config=None, access_log=False, timeout_graceful_shutdown=3,
+    )  # fmt: skip
+    server = HttpServer(config)
+    serving = asyncio.create_task(server.serve())
+    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.02)
+    if serving.done():
+        sys.stderr.write(f"holdfast: port {settings.port} cannot be used; try --port with another\n")
+        raise SystemExit(6)
+    keeper = asyncio.create_task(run_loops(KeeperParts(parts).loops()))
+    pilot = await _start_pilot(settings, slots, verbose=verbose)
+    _welcome(settings, slots)
+    await serving
+    await stop(keeper)
+    with suppress(ProcessLookupError):
+        pilot.send_signal(signal.SIGTERM)
+    await pilot.wait()
+
+
+async def _start_pilot(settings: Settings, slots: int, *, verbose: bool) -> asyncio.subprocess.Process:
+    enrol = settings.state / "enrol-token"
+    write_private(
+        enrol, make_token(settings, subject="dev-pilot", tenant="default", roles=["enrol"], seconds=365 * DAY)
+    )
+    arguments = [
+        sys.executable, "-m", "holdfast_pilot",
+        "--server", settings.public_url,
+        "--token-file", str(enrol),
+        "--slots", str(slots),
+        "--cpus", str(max(slots, os.cpu_count() or 1)),
+        "--memory", str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        "--disk", str(1 << 40),
+        "--outputs", str(settings.state / "outputs"),
+        "--work", str(settings.state / "work"),
+    ]  # fmt: skip
+    if verbose:
+        arguments.append("-v")
+    log = None if verbose else (settings.state / "pilot.log").open("ab")
+    # Its own process group: Ctrl-C in the terminal reaches the pilot through us, as an orderly stop.
+    return await asyncio.create_subprocess_exec(*arguments, stderr=log, start_new_session=True)
+
+
+def _welcome(settings: Settings, slots: int) -> None:
+    user = re.sub(r"[^A-Za-z0-9._@+-]", "-", getpass.getuser()) or "me"
+    token = make_token(settings, subject=user, tenant="default", roles=["administrator"], seconds=30 * DAY)
+    place = _token_file()
+    write_private(place, token)
+    say = Console(stderr=True, highlight=False).print
+    say(f"[bold]Holdfast[/bold] runs at {settings.public_url}, with {slots} places for jobs.")
+    say(f"Your token is in {place} (the command finds it there). Everything is kept in {settings.state}.")
+    say("In another terminal:")
+    say("  holdfast submit --name hello -- echo 'hello, world'")
+    say("  holdfast queue")
+    say("Ctrl-C stops it; nothing is lost.")
+
+
+def _token_file() -> Path:
+    named = os.environ.get("HOLDFAST_TOKEN_FILE")
+    return Path(named) if named else user_config_path("holdfast") / "token"

@@ -1,0 +1,118 @@
+"""The processes that operators start, as commands; heavy imports only once one is started."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import structlog
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+app = typer.Typer()
+PROCESSES = "Processes"
+
+
+def _logs(*, verbose: bool) -> None:
+    """One line an event on stderr; JSON when nobody looks."""
+    terminal = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.dev.ConsoleRenderer(colors=terminal) if terminal else structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if verbose else logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+    )
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, stream=sys.stderr)
+
+
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
+Store = Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or opensearch://HOST:PORT/PREFIX")]
+
+
+@app.command(rich_help_panel=PROCESSES)
+def server(
+    listen: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    store: Store = None,
+    lease: Annotated[int | None, typer.Option(help="Seconds a silent pilot keeps its claims.")] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Run one server: the HTTP interface, claims, ends and beats. Several may run on one store."""
+    from holdfast.apps.server.app import serve
+    from holdfast.apps.settings import load
+
+    _logs(verbose=verbose)
+    _run(serve(load(listen=listen, port=port, store=store, lease=lease)))
+
+
+@app.command(rich_help_panel=PROCESSES)
+def keeper(
+    store: Store = None,
+    lease: Annotated[int | None, typer.Option(help="Seconds a silent pilot keeps its claims.")] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Run one keeper: orphans, alerts and callbacks. Several may run on one store."""
+    from holdfast.apps.keeper import keep
+    from holdfast.apps.settings import load
+
+    _logs(verbose=verbose)
+    _run(keep(load(store=store, lease=lease)))
+
+
+@app.command(
+    rich_help_panel=PROCESSES,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def pilot(context: typer.Context) -> None:
+    """Run a pilot, which claims jobs and runs them here. `holdfast pilot --help` lists its options."""
+    from holdfast_pilot.__main__ import main as pilot_main
+
+    raise typer.Exit(pilot_main(context.args))
+
+
+@app.command(rich_help_panel=PROCESSES)
+def token(
+    subject: Annotated[str, typer.Argument(help="Whose token it is: a person or a service.")],
+    role: Annotated[list[str] | None, typer.Option(help="viewer, submitter, operator, administrator or enrol.")] = None,
+    tenant: Annotated[str, typer.Option(help="The tenant it is for.")] = "default",
+    days: Annotated[int, typer.Option(min=1, max=366, help="How long it is good.")] = 30,
+    out: Annotated[Path | None, typer.Option(help="Write it to this file, readable by you alone.")] = None,
+) -> None:
+    """Make a token, signed by this machine's signing key."""
+    from holdfast.apps.settings import load
+    from holdfast.apps.tokens import make_token, write_private
+
+    text = make_token(load(), subject=subject, tenant=tenant, roles=role or ["submitter"], seconds=days * 86_400)
+    if out is None:
+        sys.stdout.write(text + "\n")
+    else:
+        write_private(out, text)
+
+
+@app.command(rich_help_panel=PROCESSES)
+def dev(
+    folder: Annotated[Path | None, typer.Option("--state", help="Where everything is kept.")] = None,
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8470,
+    slots: Annotated[int, typer.Option(min=1, max=256, help="Jobs that run at once.")] = 2,
+    verbose: Verbose = False,
+) -> None:
+    """Everything on a laptop: server, keeper and a pilot, on SQLite. Ctrl-C stops it; nothing is lost."""
+    from holdfast.apps.dev import run_dev
+    from holdfast.apps.settings import load
+
+    _logs(verbose=verbose)
+    _run(run_dev(load(state=folder, port=port), slots=slots, verbose=verbose))
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    import uvloop
+
+    uvloop.run(work)

@@ -1,0 +1,41 @@
+"""Makes tokens for people, services and pilots, on a machine that has the signing key."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
+from holdfast.adapters.system.clock import SystemClock
+from holdfast.apps.settings import Settings
+from holdfast.ports.errors import Permanent
+from holdfast.ports.identity import Role
+
+WORD = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
+
+
+def make_token(settings: Settings, *, subject: str, tenant: str, roles: Sequence[str], seconds: int) -> str:
+    """A token; `Permanent` says which of its parts is wrong."""
+    for what, text in (("subject", subject), ("tenant", tenant)):
+        if not WORD.fullmatch(text):
+            raise Permanent(f"the {what} may have letters, digits and ._@+- and at most 64 of them")
+    try:
+        allowed = frozenset(Role(role) for role in roles)
+    except ValueError as error:
+        names = ", ".join(role for role in Role if role is not Role.PILOT)
+        raise Permanent(f"{error}; roles are {names}") from error
+    if Role.PILOT in allowed:
+        raise Permanent("a pilot gets its own token from the server; give it one of role enrol")
+    identity = SignedIdentity(signing_key(settings.key_file), SystemClock())
+    return identity.issue(subject=subject, tenant=tenant, roles=allowed, seconds=seconds)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, from its first moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(made, "w") as file:
+        file.write(text + "\n")
