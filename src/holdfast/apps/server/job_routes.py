@@ -103,7 +103,10 @@ async def story(desk: TheDesk, who: Viewer, job: str) -> Response:
 
 
 def _evidence(record: Record) -> dict[str, Any]:
-    return {"kind": record.kind, "at": time_text(record.at), **record.body}
+    shown: dict[str, Any] = {"kind": record.kind, "at": time_text(record.at), **record.body}
+    if isinstance(ending := shown.get("ending"), dict):
+        shown["ending"] = ending | {"started": time_text(ending.get("started"))}
+    return shown
 
 
 @router.get("/jobs/{job}/log")

@@ -102,7 +102,7 @@ class ForceIn(Model):
 
 class PilotIn(Model):
     host: Name
-    site: Annotated[Name, Field(max_length=64)] = "local"
+    site: Annotated[str, Field(max_length=64), AfterValidator(_name)] = ""
     slots: int = Field(default=1, ge=1, le=10_000)
     resources: ResourcesIn = ResourcesIn()
     time_left: float | None = Field(default=None, ge=0, le=1e9)

@@ -48,7 +48,7 @@ async def register(desk: TheDesk, who: Enroller, body: PilotIn) -> Response:
         id=name,
         tenant=who.tenant,
         host=body.host,
-        site=body.site,
+        site=body.site or "local",
         slots=body.slots,
         resources=resources_from(body.resources, body.time_left),
         lease=lease,

@@ -130,13 +130,12 @@ def apply_held_end(document: JobDocument, *, now: int, by: str) -> JobDocument:
 
 def note_of(ending: Ending) -> str:
     """The end in a few words."""
-    if ending.outcome is Outcome.OK:
-        return f"exit 0; claim {ending.claim}"
+    said = ending.reason
     if ending.signal is not None:
-        return f"{ending.reason}: signal {ending.signal}; claim {ending.claim}"
-    if ending.exit_code is not None:
-        return f"{ending.reason}: exit {ending.exit_code}; claim {ending.claim}"
-    return f"{ending.reason}; claim {ending.claim}"
+        said = f"signal {ending.signal}" if ending.reason == "signal" else f"{ending.reason}, signal {ending.signal}"
+    elif ending.exit_code is not None:
+        said = f"exit {ending.exit_code}" if ending.reason == "exit" else f"{ending.reason}, exit {ending.exit_code}"
+    return f"{said}; claim {ending.claim}"
 
 
 def _settle(document: JobDocument, ending: Ending, *, now: int, by: str) -> JobDocument:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -40,15 +41,15 @@ def whole_story(document: JobDocument, chapters: Iterable[Chapter]) -> tuple[Tra
 
 _WORDS: dict[str, str] = {
     Event.CREATE: "{by} submitted the job.",
-    Event.CLAIM: "Pilot {by} claimed it for attempt {attempt} ({note}).",
-    Event.COMPLETE: "Attempt {attempt} ended well and its outputs count ({note}).",
+    Event.CLAIM: "Pilot {by} claimed it for attempt {attempt} {note}.",
+    Event.COMPLETE: "Attempt {attempt} ended well, and it is the one that counts.",
     Event.FAULT: "Attempt {attempt} ended badly: {note}.",
     Event.RETRY: "It will be tried again, says the {by}: {note}.",
     Event.GIVE_UP: "It failed for good, says the {by}: {note}.",
     Event.RELEASE: "{by} took the claim of attempt {attempt} away: {note}.",
     Event.QUARANTINE: "{by} set the job aside after too many lost claims: {note}.",
-    Event.ADOPT: "Attempt {attempt} was given up but ended well after all; nobody had claimed the job since ({note}).",
-    Event.KEEP_END: "Attempt {attempt} ended while the job is held; the end is kept ({note}).",
+    Event.ADOPT: "Attempt {attempt} was given up but ended well after all; nobody had claimed the job since, so it counts.",
+    Event.KEEP_END: "Attempt {attempt} ended while the job is held; its end is kept ({note}).",
     Event.CANCEL: "{by} cancelled it. {note}",
     Event.HOLD: "{by} held it: {note}.",
     Event.CONTINUE: "{by} let it go on ({note}).",
@@ -58,9 +59,14 @@ _WORDS: dict[str, str] = {
 }
 
 
+_CLAIM = re.compile(r";? ?claim [0-9a-f]{32} ?")
+
+
 def words(line: Transition) -> str:
-    """One line of the story as a sentence."""
+    """One line of the story as a sentence; ids of claims are left to those who read the line itself."""
     template = _WORDS.get(line.event)
+    note = _CLAIM.sub("", line.note)
     if template is None:  # written by a newer release
-        return f"{line.event} by {line.by}: {line.note}"
-    return template.format(by=line.by, attempt=line.attempt, note=line.note).replace(": .", ".").strip()
+        return f"{line.event} by {line.by}: {note}"
+    said = template.format(by=line.by, attempt=line.attempt, note=note)
+    return said.replace(": .", ".").replace(" ()", "").strip()
