@@ -123,8 +123,7 @@ class SqlJobStore:
                 wanted = wanted.where(place == escaped(value))
         if since is not None:
             wanted = wanted.where(records.c.at >= since)
-        order = (records.c.at, records.c.id)
-        wanted = wanted.order_by(*(place.desc() for place in order)) if newest_first else wanted.order_by(*order)
+        wanted = wanted.order_by(records.c.at.desc() if newest_first else records.c.at, records.c.id)
         return [_record(found) for found in await self.database.rows(wanted)]
 
     async def refresh(self) -> None:

@@ -46,7 +46,7 @@ class SqlPilotStore:
         return None
 
     async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
-        wanted = select(pilots.c.document).order_by(pilots.c.registered.desc(), pilots.c.id.desc()).limit(MAX_PILOTS)
+        wanted = select(pilots.c.document).order_by(pilots.c.registered.desc(), pilots.c.id).limit(MAX_PILOTS)
         if tenant is not None:
             wanted = wanted.where(pilots.c.tenant == escaped(tenant))
         if state is not None:
