@@ -68,6 +68,6 @@ until_ready() { # until_ready WHAT LOGFILE CHECK…: true soon, or a plain word 
     sleep 0.2
   done
   say "$what is not ready; the end of $log:"
-  tail -n 15 "$log" >&2 || true
+  tail -n 40 "$log" >&2 || true
   return 1
 }
