@@ -43,11 +43,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="short jobs held ready for each slot, at most 32 (1)",
     )
-    add("--cpus", type=float, metavar="N", help="processors for jobs (those of this process)")
+    add("--cpus", type=int, metavar="N", help="processors for jobs (those of this process)")
     add("--memory", type=int, metavar="BYTES", help="memory for jobs (this machine's)")
     add("--disk", type=int, metavar="BYTES", help="disk for jobs (what is free in --work)")
     add("--gpus", type=int, default=0, metavar="N", help="accelerators for jobs (0)")
-    add("--site", default="", metavar="NAME", help="the batch system this pilot came through")
+    add("--site", default="local", metavar="NAME", help="the batch system this pilot came through (local)")
     add("--host", default=socket.gethostname(), metavar="NAME", help="name of this machine")
     add("--time-left", type=float, metavar="S", help="seconds until the allocation ends")
     add(
@@ -82,10 +82,10 @@ def _enrol_token(path: str | None) -> str:
     return given.strip()
 
 
-def _resources(arguments: argparse.Namespace, work: str) -> dict[str, float]:
+def _resources(arguments: argparse.Namespace, work: str) -> dict[str, int]:
     disk = os.statvfs(work)
     return {
-        "cpus": arguments.cpus or float(len(os.sched_getaffinity(0))),
+        "cpus": arguments.cpus or len(os.sched_getaffinity(0)),
         "memory": arguments.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "disk": arguments.disk or disk.f_bavail * disk.f_frsize,
         "gpus": arguments.gpus,

@@ -17,6 +17,7 @@ from holdfast_pilot.server_link import LinkError, RefusedError, ServerLink, Serv
 if TYPE_CHECKING:
     from holdfast_pilot.held_claims import HeldClaims
     from holdfast_pilot.identity import Identity
+    from holdfast_pilot.lease import Lease
 
 log = logging.getLogger("holdfast_pilot")
 
@@ -33,8 +34,7 @@ class Beat(threading.Thread):
         session: Callable[[], int],
         on_cancel: Callable[[str], None],
         on_drain: Callable[[], None],
-        on_lease: Callable[[float], None],
-        enrolled_at: float,
+        lease: Lease,
     ) -> None:
         super().__init__(name="beat", daemon=True)
         self._identity = identity
@@ -42,12 +42,10 @@ class Beat(threading.Thread):
         self._session = session
         self._on_cancel = on_cancel
         self._on_drain = on_drain
-        self._on_lease = on_lease
+        self._lease = lease
         self._link = ServerLink(ring)
         self._ended = threading.Event()
         self._counter = 0
-        self.lease_until = enrolled_at + identity.standing.lease
-        self._on_lease(self.lease_until)
 
     def run(self) -> None:
         """Beat until told to end; nothing that a beat meets ends this thread."""
@@ -74,7 +72,9 @@ class Beat(threading.Thread):
         while not self._ended.is_set():
             sent = steady()
             try:
-                answer = self._identity.call(self._link, "POST", "/beat", body, timeout=min(10.0, max(2.0, every / 2)))
+                answer = self._identity.call(
+                    self._link, "POST", "/beat", body, timeout=min(10.0, max(2.0, every / 2)), renew=False
+                )
             except LinkError as error:
                 if isinstance(error, RefusedError):
                     log.warning("a beat was refused: %s", error)
@@ -83,8 +83,7 @@ class Beat(threading.Thread):
                 self._ended.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
                 wait = min(wait * 2, 2.0)
             else:
-                self.lease_until = sent + self._identity.standing.lease
-                self._on_lease(self.lease_until)
+                self._lease.extend(sent + self._identity.standing.lease)
                 self._obey(answer)
                 return
 

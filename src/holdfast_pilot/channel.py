@@ -14,6 +14,7 @@ import random
 import socket
 import threading
 from typing import TYPE_CHECKING, Any, Callable
+from urllib.parse import quote
 
 from holdfast_pilot.clock import steady
 from holdfast_pilot.server_link import (
@@ -171,7 +172,7 @@ class Channel(threading.Thread):
         try:
             stream = _Stream(server, self._ring.connect(server, _OPEN_SECONDS))
             stream.session, stream.pilot = self._tried, pilot
-            stream.ask(f"{server.prefix}/v1/pilots/{pilot}/channel?session={self._tried}", token)
+            stream.ask(f"{server.prefix}/v1/pilots/{quote(pilot, safe='')}/channel?session={self._tried}", token)
             give_up = steady() + _OPEN_SECONDS
             while steady() < give_up:
                 event = stream.next_event(_OPEN_SECONDS)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast_pilot")
 
 MOST_AT_ONCE = 32
-_ANSWER_MARGIN = 15.0
+_ANSWER_MARGIN = 10.0
 _LONGEST_WAIT = 5.0
 
 
@@ -35,6 +35,7 @@ class ClaimLoop(threading.Thread):
         held: HeldClaims,
         *,
         wait: float,
+        batch: int,
         may_claim: Callable[[], int],
         time_left: Callable[[], float | None],
         on_claimed: Callable[[list[ClaimedJob]], None],
@@ -43,6 +44,7 @@ class ClaimLoop(threading.Thread):
         self._identity = identity
         self._held = held
         self._wait = wait
+        self._batch = batch
         self._may_claim = may_claim
         self._time_left = time_left
         self._on_claimed = on_claimed
@@ -57,12 +59,13 @@ class ClaimLoop(threading.Thread):
                 self._claim_once()
                 pause = 0.0
             except LinkError as error:
+                first = not pause
                 pause = min(_LONGEST_WAIT, max(0.1, pause * 2))
                 wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
                 if isinstance(error, UnavailableError):
                     wait = max(wait, min(error.retry_after, _LONGEST_WAIT))
-                if not self._ended.is_set():
-                    log.info("no claims now: %s", error)
+                if first and not self._ended.is_set():
+                    log.warning("no claims for now: %s", error)
                 self._ended.wait(wait)
             except Exception:
                 log.exception("claiming met an unforeseen error")
@@ -87,6 +90,8 @@ class ClaimLoop(threading.Thread):
             "resources": self._held.free(),
             "time_left": self._time_left(),
         }
+        if self._batch > 1:
+            body["batch"] = self._batch
         answer = self._identity.call(
             self._link, "POST", "/claims", body, timeout=self._wait + _ANSWER_MARGIN, everywhere=False
         )

@@ -30,6 +30,7 @@ class _Waiting:
     def __init__(self) -> None:
         self.done = threading.Event()
         self.pid = 0
+        self.external = False
         self.outcome: Outcome | None = None
 
 
@@ -64,7 +65,10 @@ class GuardLink:
             if self._closing:
                 return Outcome(start_error="the pilot is ending")
             self._waiting[payload.claim] = waiting
+            waiting.external = payload.external
             try:
+                if payload.external:
+                    self._send({"do": "lease", "until": self._lease_until})
                 self._send({"do": "start", **asdict(payload)})
             except OSError as error:
                 # The reader sees the same end of the socket and starts another guard.
@@ -85,7 +89,8 @@ class GuardLink:
         """Tell until when (on the steady clock) payloads with external effects may run."""
         with self._lock, contextlib.suppress(OSError):
             self._lease_until = until
-            self._send({"do": "lease", "until": until})
+            if any(waiting.external for waiting in self._waiting.values()):
+                self._send({"do": "lease", "until": until})
 
     def close(self) -> None:
         """End the guard, and with it whatever still runs."""
@@ -116,8 +121,6 @@ class GuardLink:
         self._socket = ours
         self._reader = threading.Thread(target=self._read, args=(ours, self._process), name="guard-link", daemon=True)
         self._reader.start()
-        if self._lease_until is not None:
-            self._send({"do": "lease", "until": self._lease_until})
 
     def _read(self, link: socket.socket, process: subprocess.Popen[bytes]) -> None:
         with link.makefile("rb") as lines, contextlib.suppress(OSError):

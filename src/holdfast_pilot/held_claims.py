@@ -6,6 +6,7 @@ servers free it.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from typing import TYPE_CHECKING
@@ -33,16 +34,16 @@ class Held:
         return self.job.claim
 
 
-def wants(job: ClaimedJob, quantity: str) -> float:
+def wants(job: ClaimedJob, quantity: str) -> int:
     """How much of a resource a job asks for; nothing when it does not say."""
     amount = job.resources.get(quantity)
-    return float(amount) if isinstance(amount, (int, float)) else 0.0
+    return math.ceil(amount) if isinstance(amount, (int, float)) else 0
 
 
 class HeldClaims:
     """Claims that wait for a slot, run, or have ended but are not settled."""
 
-    def __init__(self, *, slots: int, batch: int, resources: dict[str, float]) -> None:
+    def __init__(self, *, slots: int, batch: int, resources: dict[str, int]) -> None:
         self._slots = slots
         self._batch = batch
         self._resources = resources
@@ -135,15 +136,15 @@ class HeldClaims:
             room = self._room()
             return room if room >= worth_asking else 0
 
-    def free(self) -> dict[str, float]:
+    def free(self) -> dict[str, int]:
         """The resources to ask for work with."""
         if self._batch > 1:
-            # Queued claims run one after another, so each may fill a slot's share.
-            return {quantity: amount / self._slots for quantity, amount in self._resources.items()}
+            # Queued claims run one after another, so each may have all there is.
+            return dict(self._resources)
         with self._changed:
             jobs = [held.job for held in [*self._running, *self._queue]]
         return {
-            quantity: max(0.0, amount - sum(wants(job, quantity) for job in jobs))
+            quantity: max(0, amount - sum(wants(job, quantity) for job in jobs))
             for quantity, amount in self._resources.items()
         }
 

@@ -10,13 +10,14 @@ import logging
 import threading
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from holdfast_pilot.clock import steady
 from holdfast_pilot.server_link import LinkError, RefusedError, ServerLink, ServerRing
 
 log = logging.getLogger("holdfast_pilot")
 
-_CALL_SECONDS = 15.0
+_CALL_SECONDS = 6.0
 _ENROL_AGAIN_SECONDS = 10.0
 _UNKNOWN_PILOT = (401, 403, 404, 410)
 
@@ -65,17 +66,17 @@ class Identity:
             with self._lock:
                 self._take(token, seconds)
 
-    def bearer(self) -> str:
-        """The token to send now, renewed first when it is near its end."""
-        if steady() > self._renew_at:
-            with self._lock:
-                if steady() > self._renew_at:
-                    try:
-                        self._renew()
-                    except LinkError as error:
-                        # The old token may still do; a refusal of it is dealt with by call().
-                        self._renew_at = steady() + 5.0
-                        log.warning("the token could not be renewed: %s", error)
+    def bearer(self, *, renew: bool = True) -> str:
+        """The token to send now. Near its end one caller renews it; the others go on with what there is."""
+        if renew and steady() > self._renew_at and self._lock.acquire(blocking=False):
+            try:
+                self._renew()
+            except (LinkError, KeyError) as error:
+                # The old token may still do; a refusal of it is dealt with by call().
+                self._renew_at = steady() + 5.0
+                log.warning("the token could not be renewed: %s", error)
+            finally:
+                self._lock.release()
         return self._token
 
     def call(
@@ -87,9 +88,13 @@ class Identity:
         *,
         timeout: float,
         everywhere: bool = True,
+        renew: bool = True,
     ) -> dict[str, Any]:
-        """Call ``/v1/pilots/{pilot}`` + tail; a refused token is renewed and the call made once more."""
-        token = self.bearer()
+        """Call ``/v1/pilots/{pilot}`` + tail; a refused token is renewed and the call made once more.
+
+        With ``renew`` false a token near its end is left for others to renew.
+        """
+        token = self.bearer(renew=renew)
         try:
             return self._call(link, method, tail, body, token, timeout, everywhere)
         except RefusedError as refusal:
@@ -108,7 +113,7 @@ class Identity:
         timeout: float,
         everywhere: bool,  # noqa: FBT001
     ) -> dict[str, Any]:
-        path = f"/v1/pilots/{self.pilot}{tail}"
+        path = f"/v1/pilots/{quote(self.pilot, safe='')}{tail}"
         return link.call(method, path, body, token=token, timeout=timeout, everywhere=everywhere)
 
     def recover(self, token: str, refusal: RefusedError) -> None:
@@ -133,7 +138,9 @@ class Identity:
             self._enrol()
 
     def _renew(self) -> None:
-        answer = self._link.call("POST", f"/v1/pilots/{self.pilot}/token", {}, token=self._token, timeout=_CALL_SECONDS)
+        answer = self._link.call(
+            "POST", f"/v1/pilots/{quote(self.pilot, safe='')}/token", {}, token=self._token, timeout=_CALL_SECONDS
+        )
         self._take(str(answer["token"]), answer.get("token_seconds"))
 
     def _enrol(self) -> float:

@@ -17,6 +17,7 @@ from holdfast_pilot.ends import Ends
 from holdfast_pilot.guard_link import GuardLink
 from holdfast_pilot.held_claims import QUANTITIES, Held, HeldClaims
 from holdfast_pilot.identity import Identity
+from holdfast_pilot.lease import Lease
 from holdfast_pilot.log_orders import LogOrders
 from holdfast_pilot.payload import ClaimedJob, Outcome, Surroundings
 from holdfast_pilot.server_link import LinkError, RefusedError, ServerLink, ServerRing
@@ -37,10 +38,10 @@ class Settings:
     outputs: str
     work: str
     host: str
-    site: str = ""
+    site: str = "local"
     slots: int = 1
     batch: int = 1
-    resources: dict[str, float] = field(default_factory=dict)
+    resources: dict[str, int] = field(default_factory=dict)
     time_left: float | None = None
     time_margin: float = 60.0
     batch_job: str | None = None
@@ -68,7 +69,7 @@ class Pilot:
         self._wake = threading.Event()
         self._ring = ServerRing(settings.servers, settings.ca_file)
         self._identity = Identity(self._ring, settings.enrol_token, self._registration())
-        self._resources = {quantity: settings.resources.get(quantity, 0.0) for quantity in QUANTITIES}
+        self._resources = {quantity: settings.resources.get(quantity, 0) for quantity in QUANTITIES}
         self._held = HeldClaims(slots=settings.slots, batch=settings.batch, resources=self._resources)
         self.signals = 0
 
@@ -94,22 +95,27 @@ class Pilot:
 
     def run(self) -> int:
         """Live; gives the exit code. Raises EnrolmentRefusedError."""
-        enrolled_at = self._enrol()
-        if enrolled_at is None:
-            return 0
+        # What can fail on this machine fails before the servers count on the pilot.
+        folder = WorkFolder(self._settings.work)
+        self._ends = Ends(self._ring, self._identity, folder.spool, on_settled=self._on_settled)
+        self._ends.adopt(folder.adopt_leftovers())
+        self._guard = GuardLink()
+        try:
+            enrolled_at = self._enrol()
+            return 0 if enrolled_at is None else self._work(folder, enrolled_at)
+        finally:
+            self._guard.close()
+            self._identity.close()
+            folder.remove()
+
+    def _work(self, folder: WorkFolder, enrolled_at: float) -> int:
         settings = self._settings
+        standing = self._identity.standing
         log.info(
-            "pilot %s on %s: %d slots, lease %.0f s",
-            self._identity.pilot,
-            settings.host,
-            settings.slots,
-            self._identity.standing.lease,
+            "pilot %s on %s: %d slots, lease %.0f s", standing.pilot, settings.host, settings.slots, standing.lease
         )
-        folder = WorkFolder(settings.work)
-        guard = self._guard = GuardLink()
-        ends = self._ends = Ends(self._ring, self._identity, folder.spool, on_settled=self._on_settled)
-        logs = LogOrders(self._ring, self._identity, self._held)
-        self._logs = logs
+        lease = self._lease = Lease(enrolled_at + standing.lease, self._guard.extend_lease)
+        self._logs = LogOrders(self._ring, self._identity, self._held)
         channel = Channel(self._ring, self._identity, on_order=self._on_order, silence=settings.silence)
         beat = Beat(
             self._ring,
@@ -118,38 +124,24 @@ class Pilot:
             session=lambda: channel.session,
             on_cancel=self._cancel,
             on_drain=lambda: self.drain("ordered by the server"),
-            on_lease=guard.extend_lease,
-            enrolled_at=enrolled_at,
+            lease=lease,
         )
-        slots = [
-            Slot(
-                number,
-                held=self._held,
-                guard=guard,
-                ends=ends,
-                folder=folder,
-                outputs=settings.outputs,
-                surroundings=settings.surroundings,
-                host=settings.host,
-                lease_until=lambda: beat.lease_until,
-            )
-            for number in range(settings.slots)
-        ]
+        slots = [self._slot(number, folder, lease) for number in range(settings.slots)]
         claims = ClaimLoop(
             self._ring,
             self._identity,
             self._held,
             wait=settings.claim_wait,
+            batch=settings.batch,
             may_claim=self._may_claim,
             time_left=self._usable_time,
             on_claimed=self._on_claimed,
         )
-        ends.adopt(folder.adopt_leftovers())
         channel.start()
         # Claims before the channel is open would be released with a death nobody could see.
         while not channel.opened.wait(0.1) and not self._draining.is_set():
             pass
-        for thread in (beat, ends, *slots, claims):
+        for thread in (beat, self._ends, *slots, claims):
             thread.start()
         self._watch()
         claims.end()
@@ -157,18 +149,29 @@ class Pilot:
         self._held.close()
         claims.join()
         self._finish(slots)
-        delivered = ends.flush(settings.end_wait)
+        delivered = self._ends.flush(settings.end_wait)
         if delivered:
             self._say_goodbye()
-        for thread in (beat, channel, ends):
-            thread.end()
-        for thread in (beat, channel, ends):
-            thread.join(5)
-        self._identity.close()
-        guard.close()
-        folder.remove()
+        for ending in (beat, channel, self._ends):
+            ending.end()
+        for ending in (beat, channel, self._ends):
+            ending.join(5)
         log.info("ended after %d jobs%s", self._held.taken_in, "" if delivered else "; some ends are undelivered")
         return 0 if delivered else 1
+
+    def _slot(self, number: int, folder: WorkFolder, lease: Lease) -> Slot:
+        return Slot(
+            number,
+            held=self._held,
+            guard=self._guard,
+            ends=self._ends,
+            folder=folder,
+            outputs=self._settings.outputs,
+            surroundings=self._settings.surroundings,
+            host=self._settings.host,
+            lease=lease,
+            draining=self._draining.is_set,
+        )
 
     def _registration(self) -> dict[str, Any]:
         settings = self._settings
@@ -206,7 +209,7 @@ class Pilot:
 
     def _may_claim(self) -> int:
         usable = self._usable_time()
-        if self._draining.is_set() or self._ends.waiting() > _MOST_ENDS_WAITING:
+        if self._draining.is_set() or not self._lease.good() or self._ends.waiting() > _MOST_ENDS_WAITING:
             return 0
         if usable is not None and usable <= 0:
             return 0
@@ -215,10 +218,11 @@ class Pilot:
         return self._settings.max_jobs - self._held.taken_in
 
     def _on_claimed(self, jobs: list[ClaimedJob]) -> None:
-        draining = self._draining.is_set()
-        added = self._held.add(jobs, queue=not draining)
+        # An answer that lay in its socket while this process was stopped is old: what it brings is handed back.
+        welcome = self._lease.good() and not self._draining.is_set()
+        added = self._held.add(jobs, queue=welcome)
         log.debug("claimed %d", len(jobs))
-        if draining:
+        if not welcome:
             self._hand_back(added)
 
     def _hand_back(self, unstarted: list[Held]) -> None:

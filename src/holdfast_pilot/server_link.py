@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import random
 import socket
 import ssl
 import threading
@@ -89,6 +90,7 @@ class ServerRing:
         self._ca_file = ca_file
         if not self._servers:
             raise ValueError("no server is given")
+        random.shuffle(self._servers)  # pilots started with one list must not all lean on its first server
 
     def add(self, urls: Iterable[str]) -> None:
         """Learn of further servers; an address that cannot be read is passed over."""
@@ -97,7 +99,7 @@ class ServerRing:
                 server = Server.read(url)
                 with self._lock:
                     if server not in self._servers:
-                        self._servers.append(server)
+                        self._servers.insert(random.randint(0, len(self._servers)), server)  # noqa: S311
 
     def order(self, first: Server | None = None, last: Server | None = None) -> list[Server]:
         """All servers, ``first`` in front, those that failed just now and ``last`` behind."""

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-from holdfast_pilot.clock import stamp, steady
+from holdfast_pilot.clock import stamp
 from holdfast_pilot.outputs import (
     OutputFailedError,
     OutputMissingError,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast_pilot.ends import Ends
     from holdfast_pilot.guard_link import GuardLink
     from holdfast_pilot.held_claims import Held, HeldClaims
+    from holdfast_pilot.lease import Lease
     from holdfast_pilot.work_folder import WorkFolder
 
 log = logging.getLogger("holdfast_pilot")
@@ -54,7 +55,7 @@ def make_end(
         "wall": round(outcome.wall, 6),
         "cpu": round(outcome.cpu, 6),
         "peak_memory": outcome.peak_memory,
-        "log_tail": outcome.log_tail + (f"\n[pilot: {words}]\n" if words else ""),
+        "log_tail": outcome.log_tail + (f"\n[pilot: {words[:2000]}]\n" if words else ""),
         "log_bytes": outcome.log_bytes,
         "manifest": manifest,
         "host": host,
@@ -75,7 +76,8 @@ class Slot(threading.Thread):
         outputs: str,
         surroundings: Surroundings,
         host: str,
-        lease_until: Callable[[], float],
+        lease: Lease,
+        draining: Callable[[], bool],
     ) -> None:
         super().__init__(name=f"slot-{number}", daemon=True)
         self._held = held
@@ -85,7 +87,8 @@ class Slot(threading.Thread):
         self._outputs = outputs
         self._surroundings = surroundings
         self._host = host
-        self._lease_until = lease_until
+        self._lease = lease
+        self._draining = draining
 
     def run(self) -> None:
         """Work until the pilot ends and the queue is empty."""
@@ -110,11 +113,10 @@ class Slot(threading.Thread):
 
     def _run(self, held: Held) -> dict[str, Any]:
         job = held.job
-        if held.stop_why:
+        good = self._lease.wait_good(lambda: bool(held.stop_why) or self._draining())
+        if held.stop_why or not good:
             reason = _STOPPED.get(held.stop_why, "not-started")
             return make_end(job, Outcome(), reason=reason, host=self._host)
-        if job.external and steady() >= self._lease_until():
-            return make_end(job, Outcome(), reason="not-started", host=self._host, words="the lease has passed")
         try:
             patterns = check_patterns(job.outputs)
             name = safe_part(job.claim)
@@ -133,7 +135,8 @@ class Slot(threading.Thread):
             return make_end(job, outcome, reason="start-failed", host=self._host, words=outcome.start_error)
         if outcome.stopped_for in _STOPPED:
             return make_end(job, outcome, reason=_STOPPED[outcome.stopped_for], host=self._host)
-        if outcome.signal is not None:
+        if outcome.signal is not None or outcome.stopped_for:
+            # Also one that answers SIGTERM with a good exit code: it was stopped half way.
             return make_end(job, outcome, reason="signal", host=self._host)
         if outcome.exit_code != 0:
             return make_end(job, outcome, reason="exit", host=self._host)

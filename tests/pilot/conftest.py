@@ -69,7 +69,7 @@ def pilot(server: FakeServer, tmp_path: Path, outputs: Path) -> Iterator[Callabl
             "outputs": str(outputs),
             "work": str(tmp_path / "work"),
             "host": "node1",
-            "resources": {"cpus": 4.0},
+            "resources": {"cpus": 4},
             "claim_wait": 1.0,
             "end_wait": 1.0,
             "surroundings": Surroundings(grace=1.0),

@@ -141,8 +141,8 @@ def test_a_pilot_asks_for_what_it_has_free(server: FakeServer, pilot: StartPilot
     pilot(slots=3)
     until(lambda: any(request["max"] == 1 for request in server.seen.claim_requests), "a request for one more")
     first, last = server.seen.claim_requests[0], server.seen.claim_requests[-1]
-    assert (first["max"], first["resources"]["cpus"]) == (3, 4.0)
-    assert (last["max"], last["resources"]["cpus"]) == (1, 0.0)
+    assert (first["max"], first["resources"]["cpus"]) == (3, 4)
+    assert (last["max"], last["resources"]["cpus"]) == (1, 0)
     assert {claim["claim"] for claim in claims} == set(server.seen.beats[-1]["claims"] or [c["claim"] for c in claims])
 
 
