@@ -72,9 +72,7 @@ class Beat(threading.Thread):
         while not self._ended.is_set():
             sent = steady()
             try:
-                answer = self._identity.call(
-                    self._link, "POST", "/beat", body, timeout=min(10.0, max(2.0, every / 2)), renew=False
-                )
+                answer = self._identity.call(self._link, "POST", "/beat", body, timeout=min(10.0, max(2.0, every / 2)))
             except LinkError as error:
                 if isinstance(error, RefusedError):
                     log.warning("a beat was refused: %s", error)

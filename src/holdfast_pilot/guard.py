@@ -91,20 +91,33 @@ def _become_payload(request: dict[str, Any], guard: int, output: int, exec_error
         libc.die_with_parent()
         if os.getppid() != guard:
             os._exit(127)  # the guard died before the line above
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)  # Python ignores these two, and a payload would inherit that
         _offer_to_oom_killer()
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.chdir(request["folder"])
+        # A stop that came since the fork has been waiting and takes effect here.
+        signal.pthread_sigmask(signal.SIG_SETMASK, set())
         os.execvpe(request["argv"][0], request["argv"], request["environment"])  # noqa: S606
     except BaseException as error:
         with contextlib.suppress(OSError):
             os.write(exec_error, str(error).encode(errors="replace")[:500])
     finally:
         os._exit(127)
+
+
+def _send_signal(run: _Run, number: int) -> None:
+    """Signal a payload's group, or the payload alone while it has not made its group yet."""
+    try:
+        os.killpg(run.pid, number)
+    except ProcessLookupError:
+        with contextlib.suppress(OSError):
+            os.kill(run.pid, number)
+    except OSError:
+        pass
 
 
 def _offer_to_oom_killer() -> None:
@@ -288,8 +301,7 @@ class Guard:
         run.kill_at = steady() + grace
         run.note(f"stopped: {why}")
         for number in (signal.SIGTERM, signal.SIGCONT):
-            with contextlib.suppress(OSError):
-                os.killpg(run.pid, number)
+            _send_signal(run, number)
 
     def _deadlines(self, run: _Run) -> list[float]:
         if run.end is not None:
@@ -313,8 +325,7 @@ class Guard:
             elif run.kill_at is not None:
                 if now >= run.kill_at:
                     run.kill_at = now + 1.0
-                    with contextlib.suppress(OSError):
-                        os.killpg(run.pid, signal.SIGKILL)
+                    _send_signal(run, signal.SIGKILL)
             elif run.wall_until is not None and now >= run.wall_until:
                 self._stop(run, "wall-limit", run.grace)
             elif run.external and self._lease_until is not None and now >= self._lease_until:
@@ -356,9 +367,10 @@ class Guard:
 
 def main() -> None:
     """Serve on the socket whose number is the last argument."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, set())  # the pilot blocks some; payloads must not
+    # Blocked, not ignored: a batch system's signals to all are the pilot's business, and a payload that is stopped
+    # before it has begun must still find the signal.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     libc.forbid_dumps()
     libc.adopt_orphans()
     link = socket.socket(fileno=int(sys.argv[-1]))

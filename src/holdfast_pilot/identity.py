@@ -66,18 +66,21 @@ class Identity:
             with self._lock:
                 self._take(token, seconds)
 
-    def bearer(self, *, renew: bool = True) -> str:
-        """The token to send now. Near its end one caller renews it; the others go on with what there is."""
-        if renew and steady() > self._renew_at and self._lock.acquire(blocking=False):
+    def bearer(self) -> str:
+        """The token to send now."""
+        return self._token
+
+    def renew_in_time(self) -> None:
+        """Renew the token when it is near its end; called now and then by a thread that may wait."""
+        if steady() < self._renew_at:
+            return
+        with self._lock:
             try:
                 self._renew()
             except (LinkError, KeyError) as error:
                 # The old token may still do; a refusal of it is dealt with by call().
                 self._renew_at = steady() + 5.0
                 log.warning("the token could not be renewed: %s", error)
-            finally:
-                self._lock.release()
-        return self._token
 
     def call(
         self,
@@ -88,13 +91,9 @@ class Identity:
         *,
         timeout: float,
         everywhere: bool = True,
-        renew: bool = True,
     ) -> dict[str, Any]:
-        """Call ``/v1/pilots/{pilot}`` + tail; a refused token is renewed and the call made once more.
-
-        With ``renew`` false a token near its end is left for others to renew.
-        """
-        token = self.bearer(renew=renew)
+        """Call ``/v1/pilots/{pilot}`` + tail; a refused token is renewed and the call made once more."""
+        token = self.bearer()
         try:
             return self._call(link, method, tail, body, token, timeout, everywhere)
         except RefusedError as refusal:

@@ -261,6 +261,7 @@ class Pilot:
         settings = self._settings
         while not self._draining.is_set():
             self._wake.wait(0.1 if settings.idle_exit or settings.max_jobs else 0.5)
+            self._identity.renew_in_time()
             usable = self._usable_time()
             if usable is not None and usable <= 0:
                 self.drain("the time of the allocation is nearly over")
@@ -274,6 +275,7 @@ class Pilot:
     def _finish(self, slots: list[Slot]) -> None:
         """Wait for what runs, and stop it when it is time."""
         while any(slot.is_alive() for slot in slots):
+            self._identity.renew_in_time()
             left = self._time_left()
             if self._stop_asked.is_set():
                 for held in self._held.running():

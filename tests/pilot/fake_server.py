@@ -74,6 +74,7 @@ class FakeServer:
         self.tokens: dict[str, float] = state.tokens if state else {}
         self.orders: dict[int, queue.Queue[tuple[str, dict[str, Any]]]] = state.orders if state else {}
         self.cancelled: list[str] = []
+        self.channels = 0  # open here
         self.lease = 30.0
         self.beat_every = 10.0
         self._connections: set[socket.socket] = set()
@@ -301,6 +302,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         orders = state.orders[session] = queue.Queue()
         state.seen.channel.append(("open", session))
+        state.channels += 1
         try:
             self._event("open", {})
             while state._running.is_set() and not self._hung_up():
@@ -313,6 +315,7 @@ class _Handler(BaseHTTPRequestHandler):
             pass
         finally:
             state.orders.pop(session, None)
+            state.channels -= 1
             state.seen.channel.append(("close", session))
 
     def _event(self, kind: str, body: dict[str, Any]) -> None:

@@ -129,16 +129,17 @@ def test_the_next_channel_opens_before_the_last_one_closes(server: FakeServer, p
 def test_a_broken_channel_is_opened_at_another_server_at_once(
     server: FakeServer, second: FakeServer, pilot: StartPilot
 ) -> None:
-    server.beat_every = 0.1
+    server.beat_every = second.beat_every = 0.1
     pilot(servers=[server.url, second.url])
-    until(lambda: server.seen.channel == [("open", 1)], "a channel")
+    until(lambda: server.channels or second.channels, "a channel")
+    first, other = (server, second) if server.channels else (second, server)
     broken = time.monotonic()
-    server.stop()
-    until(lambda: any(what == "open" and session > 1 for what, session in second.seen.channel), "a new channel")
+    first.stop()
+    until(lambda: other.channels, "a channel at the other server")
     assert time.monotonic() - broken < 1.0
     count = len(server.seen.beats)
     until(lambda: len(server.seen.beats) > count + 2, "beats at the other server")
-    assert second.end_of(second.submit("true"))["outcome"] == "ok"
+    assert other.end_of(other.submit("true"))["outcome"] == "ok"
 
 
 def test_an_expired_token_is_renewed(server: FakeServer, pilot: StartPilot) -> None:
@@ -155,9 +156,9 @@ def test_an_expired_token_is_renewed(server: FakeServer, pilot: StartPilot) -> N
 
 def test_a_token_is_renewed_before_it_runs_out(server: FakeServer, pilot: StartPilot) -> None:
     server.beat_every = 0.1
-    server.faults.token_seconds = 0.4
+    server.faults.token_seconds = 3.0
     pilot()
-    until(lambda: server.seen.renewals >= 2, "renewals")
+    until(lambda: server.seen.renewals >= 1, "a renewal")
     assert server.seen.unauthorised == 0
 
 

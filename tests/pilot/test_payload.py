@@ -189,6 +189,24 @@ def test_the_log_is_capped_and_the_tail_is_the_newest(server: FakeServer, pilot:
     assert len(text) < 5100
 
 
+def test_a_payload_stopped_before_it_has_begun_dies_at_once(server: FakeServer, pilot: StartPilot) -> None:
+    claims = [server.submit("sleep", "300") for _ in range(12)]
+    pilot(slots=12, surroundings=Surroundings(grace=60.0))
+    until(lambda: not server.jobs, "the claims to be given")
+    for claim in claims:
+        server.order("cancel", {"claim": claim["claim"]})
+    assert [server.end_of(claim)["reason"] for claim in claims] == ["cancelled"] * 12
+
+
+def test_a_stopped_payload_is_never_a_success(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
+    claim = server.submit("sh", "-c", f"trap 'exit 0' TERM; touch {tmp_path}/begun; while :; do sleep 0.02; done")
+    running = pilot()
+    until((tmp_path / "begun").exists)
+    running.end()
+    end = server.end_of(claim)
+    assert (end["outcome"], end["reason"], end["exit_code"]) == ("fault", "signal", 0)
+
+
 def test_the_wall_limit_ends_a_payload_that_ignores_sigterm(server: FakeServer, pilot: StartPilot) -> None:
     claim = server.submit("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done", resources={"wall": 0.3})
     pilot(surroundings=Surroundings(grace=0.3))
