@@ -12,7 +12,7 @@ from holdfast.domain.pilots.pilot import PilotState
 from holdfast.ports.clock import Clock
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
 from holdfast.ports.pilot_store import PilotStore
-from holdfast.services.write_checked import Answer, Settled, Wish, Writer
+from holdfast.services.write_checked import Settled, Wish, Writer
 
 PAGE = 1000
 
@@ -31,17 +31,21 @@ class ReleaseClaims:
         self, pilots: Sequence[str], *, by: str, reason: str, overlap_possible: bool, keep: frozenset[str] = frozenset()
     ) -> int:
         """Release every claim these pilots hold, as far as the store shows it by now; says how many."""
+        held = [one for one in await self.held_by(pilots) if one.document.claim and one.document.claim.id not in keep]
+        return await self.release(held, by=by, reason=reason, overlap_possible=overlap_possible)
+
+    async def held_by(self, pilots: Sequence[str]) -> list[Stored]:
+        """The running jobs that these pilots hold, as far as the store shows it by now."""
         await self.store.refresh()
         query = JobQuery(states=frozenset({State.RUNNING}), anyof={"pilot": list(pilots)})
+        held: list[Stored] = []
         cursor: str | None = None
-        count = 0
         while True:
             page = await self.store.search(query, sort="created", limit=PAGE, cursor=cursor)
-            held = [one for one in page.jobs if one.document.claim and one.document.claim.id not in keep]
-            count += await self.release(held, by=by, reason=reason, overlap_possible=overlap_possible)
+            held += [one for one in page.jobs if one.document.claim is not None]
             cursor = page.cursor
             if cursor is None:
-                return count
+                return held
 
     async def release(self, jobs: Sequence[Stored], *, by: str, reason: str, overlap_possible: bool) -> int:
         """Release the claims that these documents show."""
@@ -50,8 +54,10 @@ class ReleaseClaims:
             for one in jobs
             if one.document.claim is not None and one.document.held_end is None
         ]
-        answers: Sequence[Answer] = await self.writer.write(wishes) if wishes else ()
-        count = sum(isinstance(answer, Settled) for answer in answers)
+        count = 0
+        for start in range(0, len(wishes), PAGE):
+            answers = await self.writer.write(wishes[start : start + PAGE])
+            count += sum(isinstance(answer, Settled) for answer in answers)
         self.released += count
         return count
 

@@ -1,8 +1,8 @@
 """Finds claims whose pilots are gone and releases them. Any number of these may run at once.
 
 A pilot's silence only counts while the servers themselves are seen to store their beats: when the store or all servers are
-down no pilot could be heard, so the clock stands still; and when the store does not answer us, everything is forgotten and the
-watch begins anew.
+down no pilot could be heard, so the clock stands still; and when the store has not answered us for a while, everything is forgotten
+and the watch begins anew.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.domain.jobs.job_document import State
-from holdfast.domain.pilots.orphans import HeldClaim, Memory, forgotten, look
+from holdfast.domain.pilots.orphans import HeldClaim, Memory, bury, forgotten, judge, look
 from holdfast.domain.pilots.pilot import BeatSheet, PilotState, newest_beats
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError
@@ -21,7 +21,7 @@ from holdfast.ports.pilot_store import PilotStore
 from holdfast.services.release_claims import ReleaseClaims
 
 BLIND = 5.0
-"""A scan that comes so many seconds late (we were paused ourselves) counts only as this many."""
+"""A scan that comes so many seconds late (we were paused, or the store did not answer) counts only as this many."""
 
 
 @dataclass(slots=True)
@@ -44,6 +44,7 @@ class WatchOrphans:
     silent_found: int = 0
     forgotten_found: int = 0
     alarms: int = 0
+    _failing_since: float | None = None
     _scanned_at: float | None = None
     _swept_at: float = -1e9
     _servers: dict[str, int] = field(default_factory=dict)
@@ -56,16 +57,25 @@ class WatchOrphans:
 
     async def scan(self) -> None:
         """One look at the beats, and now and then one at all running jobs."""
+        began = self.clock.monotonic()
         try:
             sheets = await self.pilots.sheets()
+            self._answered()
             self._tick(sheets)
             await self._scan_pilots(sheets)
             pause = self.sweep if self.sweep is not None else self.lease / 3
             if self.fair - self._swept_at >= pause:
-                self._swept_at = self.fair
                 await self._sweep(await self.pilots.sheets(fresh=True))
-        except PortError:
+                self._swept_at = self.fair
+        except PortError:  # looked at again in the next scan; the clock stands still until then
+            if self._failing_since is None:
+                self._failing_since = began
+
+    def _answered(self) -> None:
+        """A call that fails now and then is no outage: only one that lasts makes us begin anew."""
+        if self._failing_since is not None and self.clock.monotonic() - self._failing_since > BLIND:
             self.memory, self._scanned_at = Memory(), None
+        self._failing_since = None
 
     def _tick(self, sheets: Sequence[BeatSheet]) -> None:
         now = self.clock.monotonic()
@@ -86,17 +96,21 @@ class WatchOrphans:
         self.memory = scan.memory
         if not scan.silent:
             return
-        if scan.alarm:
-            await self._alarm(
-                f"{len(scan.silent)} of {len(scan.memory.pilots)} pilots fell silent at once; none is released"
+        held = await self.release.held_by(scan.silent)
+        verdict = judge(scan, {_pilot(one) for one in held})
+        if verdict.alarm:
+            await self._alarm(f"{len(scan.silent)} of {len(scan.memory.pilots)} pilots fell silent at once")
+        if verdict.dead:
+            self.silent_found += await self.release.release(
+                [one for one in held if _pilot(one) in verdict.dead],
+                by="orphan watch",
+                reason="its pilot fell silent",
+                overlap_possible=True,
             )
-            return
-        count = await self.release.of_pilots(
-            scan.silent, by="orphan watch", reason="its pilot fell silent", overlap_possible=True
-        )
-        self.silent_found += count
-        for pilot in scan.silent:
+        for pilot in verdict.dead + verdict.idle:
             await self.release.mark(pilot, PilotState.SILENT, "no beat for more than its lease")
+        # What a release did not settle, or no search has shown yet, the sweep finds: the pilot is buried.
+        self.memory = bury(self.memory, verdict.dead + verdict.idle)
 
     async def _sweep(self, sheets: Sequence[BeatSheet]) -> None:
         """Look for claims that their pilots do not name."""
@@ -114,12 +128,12 @@ class WatchOrphans:
                 break
         held = [HeldClaim(one.document.id, claim, _pilot(one)) for claim, one in running.items()]
         self.memory, lost = forgotten(self.memory, held, beats, lease=self.lease, now=self.fair)
-        if lost:
+        # A living pilot says itself that it does not run the job; of one that is not heard nobody knows.
+        alive = {pilot for pilot, seen in self.memory.pilots.items() if not seen.buried} & beats.keys()
+        for heard, reason in ((True, "its pilot does not know of the claim"), (False, "its pilot is not heard")):
+            jobs = [running[one.claim] for one in lost if (one.pilot in alive) is heard]
             self.forgotten_found += await self.release.release(
-                [running[one.claim] for one in lost],
-                by="orphan watch",
-                reason="its pilot does not know of the claim",
-                overlap_possible=False,
+                jobs, by="orphan watch", reason=reason, overlap_possible=not heard
             )
 
     async def _alarm(self, text: str) -> None:
