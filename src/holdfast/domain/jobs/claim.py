@@ -6,7 +6,7 @@ store acknowledged makes it so, and `confirm` is what is written when the store 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from holdfast.domain.jobs.job_document import (
     WRITER,
@@ -53,7 +53,7 @@ def claim(document: JobDocument, *, claim_id: str, pilot: str, host: str, now: i
 
 def confirm(document: JobDocument) -> JobDocument:
     """The same document once more: its acknowledged write proves that what was read there stands."""
-    return replace(document, confirmations=document.confirmations + 1)
+    return document.having(confirmations=document.confirmations + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def apply_held_end(document: JobDocument, *, now: int, by: str) -> JobDocument:
     ending = document.held_end
     if ending is None:
         return document
-    return _settle(replace(document, held_end=None), ending, now=now, by=by)
+    return _settle(document.having(held_end=None), ending, now=now, by=by)
 
 
 def note_of(ending: Ending) -> str:

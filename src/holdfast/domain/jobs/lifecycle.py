@@ -104,4 +104,4 @@ def step(document: JobDocument, event: Event, *, now: int, by: str, note: str = 
     line = Transition(rev, now, event.value, state.value, attempt, by, note[:MAX_NOTE])
     if state in FINAL and document.delivery is not None and "delivery" not in changes:
         changes["delivery"] = replace(document.delivery, due=now)
-    return replace(document, state=state, rev=rev, changed=now, history=(*document.history, line), **changes)
+    return document.having(state=state, rev=rev, changed=now, history=(*document.history, line), **changes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 MIB = 1 << 20
 
@@ -40,6 +41,7 @@ def _least(step: int, unit: int = 1) -> int:
     return 1 if step == 1 else ((1 << (step - 2)) * unit) + 1
 
 
+@lru_cache(maxsize=4096)
 def resource_class(need: Resources) -> str:
     """The class of jobs that need about as much: each resource rounded up to a power of two."""
     return f"c{_step(need.cpus)}m{_step(need.memory, MIB)}d{_step(need.disk, MIB)}g{_step(need.gpus)}"
@@ -47,15 +49,16 @@ def resource_class(need: Resources) -> str:
 
 def class_may_fit(name: str, free: Resources) -> bool:
     """Whether some job of that class could run in what is free; each job is still checked by `fits`."""
+    return fits(_least_of(name), free)
+
+
+@lru_cache(maxsize=4096)
+def _least_of(name: str) -> Resources:
+    """The least that a job of a class needs."""
     cpus, rest = name[1:].split("m")
     memory, rest = rest.split("d")
     disk, gpus = rest.split("g")
-    return (
-        _least(int(cpus)) <= free.cpus
-        and _least(int(memory), MIB) <= free.memory
-        and _least(int(disk), MIB) <= free.disk
-        and _least(int(gpus)) <= free.gpus
-    )
+    return Resources(_least(int(cpus)), _least(int(memory), MIB), _least(int(disk), MIB), _least(int(gpus)))
 
 
 def less(free: Resources, taken: Resources) -> Resources:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from holdfast.domain.jobs.job_document import JobDocument, Transition
 from holdfast.domain.jobs.lifecycle import Event
@@ -27,7 +27,7 @@ def fold(document: JobDocument) -> tuple[JobDocument, Chapter | None]:
     if len(document.history) <= KEEP:
         return document, None
     old, kept = document.history[: -KEEP // 2], document.history[-KEEP // 2 :]
-    return replace(document, history=kept), Chapter(document.id, old[0].rev, old)
+    return document.having(history=kept), Chapter(document.id, old[0].rev, old)
 
 
 def whole_story(document: JobDocument, chapters: Iterable[Chapter]) -> tuple[Transition, ...]:

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios measured in one run, arms interleaved, with what limits them."""

@@ -1,0 +1,141 @@
+"""What the benchmarks share: interleaved arms, CPU of processes, bounds, and results as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of one arm."""
+
+    arm: str
+    operations: int
+    seconds: float
+    cpu: dict[str, float]
+    """CPU-seconds by process."""
+    pressure: float
+    load: float
+    facts: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        return self.operations / self.seconds
+
+    @property
+    def cpu_each(self) -> float:
+        return sum(self.cpu.values()) / self.operations
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process with the children it has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(fields[place]) for place in (11, 12, 13, 14)) / TICKS
+
+
+def process_named(words: str) -> list[int]:
+    """Processes whose command line has these words in it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if words in line:
+                found.append(int(entry.name))
+    return found
+
+
+def opensearch_pid(port: int) -> int:
+    """The process that listens on a port of this machine."""
+    wanted = f"{port:04X}"
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            parts = line.split()
+            if parts[1].endswith(f":{wanted}") and parts[3] == "0A":
+                inodes.add(f"socket:[{parts[9]}]")
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if any(os.readlink(one) in inodes for one in (entry / "fd").iterdir()):
+                return int(entry.name)
+        except OSError:
+            continue
+    raise SystemExit(f"nothing listens on port {port}; start the servers first: scripts/servers start opensearch")
+
+
+def pressure() -> float:
+    """Share of the last ten seconds in which something waited for a CPU."""
+    try:
+        return float(Path("/proc/pressure/cpu").read_text().split("avg10=")[1].split()[0])
+    except (OSError, IndexError):
+        return float("nan")
+
+
+async def measure(
+    arm: str, work: Callable[[], Awaitable[int]], processes: Mapping[str, int], facts: Mapping[str, float] | None = None
+) -> Run:
+    """Run an arm once; its work says how many operations it did."""
+    before = {name: cpu_seconds(pid) for name, pid in processes.items()}
+    started = time.perf_counter()
+    operations = await work()
+    seconds = time.perf_counter() - started
+    cpu = {name: cpu_seconds(pid) - before[name] for name, pid in processes.items()}
+    run = Run(arm, operations, seconds, cpu, pressure(), os.getloadavg()[0], dict(facts or {}))
+    spent = ", ".join(f"{name} {used / max(1, operations) * 1e6:.0f} µs" for name, used in cpu.items())
+    print(f"  {arm:<28} {run.rate:>9.0f}/s   CPU each: {spent}   (load {run.load:.1f})", file=sys.stderr)
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The median of paired ratios with its 95 % bound."""
+
+    median: float
+    low: float
+    high: float
+    pairs: int
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} (95 %: {self.low:.2f} to {self.high:.2f}, {self.pairs} pairs)"
+
+
+def paired(above: Sequence[float], below: Sequence[float]) -> Ratio:
+    """Bootstrap over pairs; the seed is fixed, so that the same pairs give the same bound."""
+    ratios = [one / other for one, other in zip(above, below, strict=True)]
+    chance = random.Random(1)
+    medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(2000))
+    return Ratio(statistics.median(ratios), medians[50], medians[1949], len(ratios))
+
+
+def rates(runs: Sequence[Run], arm: str) -> list[float]:
+    return [run.rate for run in runs if run.arm == arm]
+
+
+def keep(name: str, runs: Sequence[Run], figures: Mapping[str, object]) -> Path:
+    """Write the raw pairs beside the figures."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    body = {
+        "benchmark": name,
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": {"cores": os.cpu_count(), "kernel": os.uname().release},
+        "figures": {key: asdict(value) if isinstance(value, Ratio) else value for key, value in figures.items()},
+        "runs": [asdict(run) for run in runs],
+    }
+    path.write_text(json.dumps(body, indent=1) + "\n")
+    return path
