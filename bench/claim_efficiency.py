@@ -41,9 +41,7 @@ def fresh(count: int, owner: str, *, tenant: str = "bench") -> list[JobDocument]
     spec = Specification("0" * 32, tenant, "noop", ("true",))
     now = time.time_ns() // 1_000_000
     ids = RandomIds()
-    return [
-        new_job(Submission(spec, owner, index=place), job=ids.job(), now=now, by=owner) for place in range(count)
-    ]
+    return [new_job(Submission(spec, owner, index=place), job=ids.job(), now=now, by=owner) for place in range(count)]
 
 
 async def insert(store: OpenSearchJobStore, documents: list[JobDocument]) -> list[Stored]:
@@ -124,7 +122,8 @@ async def bare_bulk(bare: Bare, stored: list[Stored]) -> int:
 
 
 async def bare_search(bare: Bare, owner: str) -> int:
-    total, after = 0, None
+    total = 0
+    after: list[object] | None = None
     waiting: set[asyncio.Task[int]] = set()
     while True:
         hits = await bare.page(owner, after, 4 * BULK)
@@ -139,7 +138,9 @@ async def bare_search(bare: Bare, owner: str) -> int:
             waiting.add(asyncio.create_task(bare.bulk(part)))  # type: ignore[arg-type]
         if len(hits) < 4 * BULK:
             return total + sum(await asyncio.gather(*waiting))
-        after = hits[-1]["sort"]  # type: ignore[assignment]
+        last = hits[-1]["sort"]
+        assert isinstance(last, list)
+        after = last
 
 
 async def bare_single(bare: Bare, stored: list[Stored]) -> int:
