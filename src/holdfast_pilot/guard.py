@@ -23,9 +23,9 @@ from typing import Any
 
 from holdfast_pilot import libc
 from holdfast_pilot.clock import steady
-from holdfast_pilot.payload import TAIL_BYTES
 from holdfast_pilot.process_tree import children_of, claim_of
 
+TAIL_BYTES = 8 * 1024
 _READ = 65536
 _LEASE_GRACE = 2.0  # a server frees an orphan no sooner than ten seconds after its lease
 _LINGER = 5.0  # how long an end waits for killed members of its group to be gone
@@ -208,6 +208,8 @@ class Guard:
 
     def _on_output(self, run: _Run) -> bool:
         """Take what the payload has written; false when there is no more for now."""
+        if run.output < 0:
+            return False  # its end was dealt with earlier in the same round
         try:
             data = os.read(run.output, _READ)
         except BlockingIOError:
@@ -249,7 +251,7 @@ class Guard:
         _, status, usage = os.wait4(run.pid, 0)
         wall = steady() - run.began
         for _ in range(64):
-            if run.output < 0 or not self._on_output(run):
+            if not self._on_output(run):
                 break
         killed = os.WIFSIGNALED(status)
         run.end = {

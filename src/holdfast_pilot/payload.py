@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LOG_CAP = 64 * 1024 * 1024
-TAIL_BYTES = 8 * 1024
 
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _NOT_IN_A_NAME = re.compile(r"[^A-Z0-9_]")
