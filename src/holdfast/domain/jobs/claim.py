@@ -22,6 +22,8 @@ from holdfast.domain.jobs.specification import WhenExhausted
 
 MAX_RELEASES = 8
 """So many claims may be lost before the job itself is suspected of killing its pilots."""
+NOT_STARTED = "not-started"
+"""The reason of an end by which a pilot gives a job back that it never began, as when it drains."""
 
 
 def claimable(document: JobDocument, now: int) -> bool:
@@ -147,6 +149,9 @@ def _settle(document: JobDocument, ending: Ending, *, now: int, by: str) -> JobD
             document, Event.COMPLETE, now=now, by=by, note=note,
             claim=None, phase=None, last=ending, winner=ending,
         )  # fmt: skip
+    if ending.reason == NOT_STARTED:
+        # Nothing was tried, so neither an attempt of the owner's policy nor the job's good name is spent.
+        return step(document, Event.RELEASE, now=now, by=by, note=note, claim=None, phase=None, last=ending)
     faulted = step(
         document, Event.FAULT, now=now, by=by, note=note,
         claim=None, phase=None, last=ending, faults=document.faults + 1,
