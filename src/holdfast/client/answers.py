@@ -1,0 +1,160 @@
+"""The shapes of the server's answers, as they are in JSON. Fields of a newer server are simply there as well."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, NotRequired, TypedDict
+
+FINAL = frozenset({"completed", "forced_complete", "failed", "cancelled"})
+"""States that no job leaves."""
+WELL = frozenset({"completed", "forced_complete"})
+"""Final states of jobs that count as done."""
+STATES = ("available", "running", "faulted", "completed", "forced_complete", "failed", "cancelled")
+
+
+class ResourcesJson(TypedDict, total=False):
+    cpus: int
+    memory: int
+    disk: int
+    gpus: int
+    wall: int | None
+
+
+class ClaimJson(TypedDict):
+    id: str
+    pilot: str
+    host: str
+    granted: str
+
+
+class ManifestJson(TypedDict):
+    path: str
+    sha256: str
+    files: int
+    bytes: int
+
+
+class LastJson(TypedDict, total=False):
+    """How the last attempt that ended did end."""
+
+    attempt: int
+    outcome: str
+    reason: str
+    exit_code: int | None
+    signal: int | None
+    started: str | None
+    wall: float | None
+    cpu: float | None
+    peak_memory: int | None
+    host: str
+
+
+class WinnerJson(TypedDict):
+    attempt: int
+    manifest: ManifestJson | None
+
+
+class CallbackJson(TypedDict):
+    url: str
+    tries: int
+    done: bool
+
+
+class Job(TypedDict):
+    """A job as the server shows it."""
+
+    id: str
+    name: str
+    tenant: str
+    owner: str
+    team: str
+    labels: dict[str, str]
+    state: str
+    phase: str | None
+    holders: list[str]
+    held: bool
+    priority: int
+    index: int | None
+    parameters: dict[str, object]
+    specification: str
+    resources: ResourcesJson
+    resource_class: str
+    expected_runtime: int | None
+    created: str
+    changed: str
+    not_before: str | None
+    generation: int
+    attempt: int
+    retries: int
+    faults: int
+    releases: int
+    max_attempts: int
+    claim: ClaimJson | None
+    last: LastJson | None
+    winner: WinnerJson | None
+    callback: CallbackJson | None
+    overlap_possible: bool
+    version: str
+
+
+class SpecificationJson(TypedDict):
+    """What a job runs; see docs/reference/http-api.md."""
+
+    name: str
+    command: list[str]
+    environment: NotRequired[dict[str, str]]
+    resources: NotRequired[ResourcesJson]
+    outputs: NotRequired[list[str]]
+    effects: NotRequired[str]
+    max_attempts: NotRequired[int]
+    retry_wait: NotRequired[int]
+    when_exhausted: NotRequired[str]
+
+
+class NewJob(TypedDict, total=False):
+    """A job as it is asked for."""
+
+    specification: SpecificationJson
+    parameters: dict[str, object]
+    index: int
+    name: str
+    owner: str
+    team: str
+    labels: dict[str, str]
+    priority: int
+    expected_runtime: int
+    resources: ResourcesJson
+    not_before: str
+    callback: str
+    hold: bool
+
+
+class Accepted(TypedDict):
+    """A job that stands in the store; not created: an earlier request with the same key had made it."""
+
+    id: str
+    created: bool
+
+
+class TransitionJson(TypedDict):
+    """One line of a job's story."""
+
+    rev: int
+    at: str
+    event: str
+    state: str
+    attempt: int
+    by: str
+    note: str
+    words: str
+
+
+class Story(TypedDict):
+    story: list[TransitionJson]
+    evidence: list[dict[str, object]]
+
+
+class Page(NamedTuple):
+    """Some of the jobs found, in order, and where to go on; no cursor: this was the last."""
+
+    jobs: list[Job]
+    cursor: str | None

@@ -1,0 +1,68 @@
+"""What can go wrong between a program and a Holdfast server, one class a thing that a caller does about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+class ClientError(Exception):
+    """Something was not done. The message says what, and what can be done next."""
+
+
+class BadSettings(ClientError):
+    """No server or no token could be found, or one that must not be used."""
+
+
+class Ambiguous(ClientError):
+    """The beginning of a job's id that was given fits several jobs, or none for sure."""
+
+
+class ApiError(ClientError):
+    """The server said no. Carries its problem document."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        title: str = "",
+        problems: Sequence[Mapping[str, object]] = (),
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.title = title
+        self.problems = problems
+        """One entry a bad field."""
+
+
+class BadRequest(ApiError):
+    """The request is wrong (400, 413, 422 and whatever else means so); sending it again cannot help."""
+
+
+class NotAllowed(ApiError):
+    """No or a bad token (401), or one that may not do this (403)."""
+
+
+class NotFound(ApiError):
+    """There is no such thing in this tenant."""
+
+
+class Conflict(ApiError):
+    """The job moved on since it was looked at, or the idempotency key was used for something else."""
+
+
+class Unavailable(ClientError):
+    """The server or its store did not answer in the time that the caller was ready to wait."""
+
+    def __init__(self, message: str, *, outcome_unknown: bool) -> None:
+        super().__init__(message)
+        self.outcome_unknown = outcome_unknown
+        """True: what was asked for may have been done all the same."""
+
+
+class BadAnswer(ClientError):
+    """What answered does not speak this interface: a proxy, another program, another version."""
+
+
+class TimedOut(ClientError):
+    """What was waited for did not come in time."""

@@ -1,0 +1,217 @@
+"""The client for ordinary programs: every call waits for its answer. `AsyncHoldfastClient` is its twin for asyncio."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+
+from holdfast.client import calls
+from holdfast.client.answers import Accepted, Job, NewJob, Page, SpecificationJson, Story
+from holdfast.client.calls import Call, Filters, Json
+from holdfast.client.connection import Servers, new_client_options
+from holdfast.client.errors import ApiError, Unavailable
+from holdfast.client.event_stream import EventReader, StreamEvent
+from holdfast.client.trial import Again, Patience, Settle, Trial, problem
+
+T = TypeVar("T")
+
+
+class HoldfastClient:
+    """A connection to a Holdfast installation: one server, or several of the same one, taken in turn when one is away.
+
+    Calls that get no answer are repeated with growing waits until `patience` is used up; then `Unavailable` is raised.
+    `notice` is told before each repeat.
+    """
+
+    def __init__(
+        self,
+        server: str | Sequence[str],
+        token: str,
+        *,
+        patience: Patience | None = None,
+        notice: Callable[[str], None] = lambda _: None,
+        sleep: Callable[[float], None] = time.sleep,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._servers = Servers(server)
+        self._patience = patience or Patience()
+        self._notice = notice
+        self._sleep = sleep
+        self._ahead = 0.0
+        self._http = httpx.Client(transport=transport, **new_client_options(self._servers, token))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    @property
+    def server(self) -> str:
+        """The address that calls go to now."""
+        return self._servers.current
+
+    def now(self) -> datetime:
+        """The time as the server that answered last has it: ages of jobs are reckoned by it, not by our own clock."""
+        return datetime.fromtimestamp(time.time() + self._ahead, UTC)
+
+    def send(self, call: Call[T]) -> T:
+        """Send a call, and again as long as there is patience."""
+        trial = Trial(call, self._patience)
+        while True:
+            try:
+                answer = self._http.send(self._request(call))
+            except httpx.TransportError as error:
+                verdict: Again = trial.failed(error)
+            else:
+                self._look_at_clock(answer)
+                judged = trial.answered(answer)
+                if isinstance(judged, Settle):
+                    return self._settle(call, judged.error)
+                if not isinstance(judged, Again):
+                    return judged.value
+                verdict = judged
+            self._servers.next()
+            self._notice(f"{verdict.why}; trying again in {verdict.seconds:.1f} s")
+            self._sleep(verdict.seconds)
+
+    def _settle(self, call: Call[T], error: ApiError) -> T:
+        if call.job is None or call.settled is None:
+            raise error
+        job = self.job(call.job)
+        if not call.settled(job):
+            raise error
+        return job  # type: ignore[return-value]  # only calls that answer a job can be settled by one
+
+    def _request(self, call: Call[T], **headers: str) -> httpx.Request:
+        kind = {"Content-Type": "application/json"} if call.body is not None else {}
+        return self._http.build_request(
+            call.method,
+            self._servers.current + call.path,
+            params=list(call.query) or None,
+            content=call.body,
+            headers={**call.headers, **kind, **headers},
+        )
+
+    def _look_at_clock(self, answer: httpx.Response) -> None:
+        try:
+            self._ahead = parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time()
+        except (KeyError, ValueError):
+            return
+        if abs(self._ahead) < 2:  # a date has whole seconds and the answer was on its way
+            self._ahead = 0.0
+
+    def submit(
+        self, jobs: Sequence[NewJob], specification: SpecificationJson | None = None, *, key: str | None = None
+    ) -> list[Accepted]:
+        """Submit at most 10,000 jobs; `submit_many` takes any number."""
+        return self.send(calls.submit(jobs, specification, key=key))
+
+    def job(self, name: str) -> Job:
+        return self.send(calls.job(name))
+
+    def find_jobs(
+        self,
+        filters: Filters | None = None,
+        *,
+        sort: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page:
+        """One page; `all_jobs` goes on from page to page."""
+        return self.send(calls.find_jobs(filters, sort=sort, limit=limit, cursor=cursor))
+
+    def all_jobs(
+        self, filters: Filters | None = None, *, sort: str | None = None, most: int | None = None
+    ) -> Iterator[Job]:
+        """Every job found, or the first so many, page by page."""
+        cursor: str | None = None
+        while most is None or most > 0:
+            limit = calls.LARGEST_PAGE if most is None else min(most, calls.LARGEST_PAGE)
+            page = self.find_jobs(filters, sort=sort, limit=limit, cursor=cursor)
+            yield from page.jobs
+            if page.cursor is None:
+                return
+            cursor = page.cursor
+            most = None if most is None else most - len(page.jobs)
+
+    def count_jobs(self, by: str = "state", filters: Filters | None = None) -> dict[str, int]:
+        return self.send(calls.count_jobs(by, filters))
+
+    def specification(self, job: str) -> SpecificationJson:
+        return self.send(calls.specification(job))
+
+    def story(self, job: str) -> Story:
+        return self.send(calls.story(job))
+
+    def log(self, job: str, *, attempt: int | None = None) -> str:
+        return self.send(calls.log(job, attempt=attempt))
+
+    def outputs(self, job: str) -> Json:
+        return self.send(calls.outputs(job))
+
+    def cancel(self, job: str, *, reason: str | None = None) -> Job:
+        return self.send(calls.cancel(job, reason=reason))
+
+    def hold(self, job: str, *, reason: str | None = None) -> Job:
+        return self.send(calls.hold(job, reason=reason))
+
+    def let_go(self, job: str, *, holder: str | None = None) -> Job:
+        return self.send(calls.let_go(job, holder=holder))
+
+    def release(self, job: str, *, expected_attempt: int, expected_claim: str, reason: str) -> Job:
+        return self.send(
+            calls.release(job, expected_attempt=expected_attempt, expected_claim=expected_claim, reason=reason)
+        )
+
+    def retry(self, job: str, *, reason: str | None = None) -> Job:
+        return self.send(calls.retry(job, reason=reason))
+
+    def force_complete(self, job: str, *, expected_attempt: int, reason: str) -> Job:
+        return self.send(calls.force_complete(job, expected_attempt=expected_attempt, reason=reason))
+
+    def force_fail(self, job: str, *, expected_attempt: int, reason: str) -> Job:
+        return self.send(calls.force_fail(job, expected_attempt=expected_attempt, reason=reason))
+
+    def pilots(self) -> Json:
+        return self.send(calls.pilots())
+
+    def alerts(self) -> Json:
+        return self.send(calls.alerts())
+
+    def status(self) -> Json:
+        return self.send(calls.status())
+
+    @contextmanager
+    def stream(self, call: Call[None], *, last_id: str = "", silence: float = 60.0) -> Iterator[Iterator[StreamEvent]]:
+        """The events of a stream, until it ends. Opened once: who wants to go on after a break opens it again.
+
+        `Unavailable` when it cannot be opened, breaks, or is silent for longer than `silence` seconds.
+        """
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+        request = self._request(call, **headers)
+        request.extensions["timeout"] = {**request.extensions["timeout"], "read": silence}
+        try:
+            answer = self._http.send(request, stream=True)
+            try:
+                if not answer.is_success:
+                    answer.read()
+                    raise problem(answer)
+                self._look_at_clock(answer)
+                reader = EventReader(last_id)
+                yield (event for piece in answer.iter_bytes() for event in reader.feed(piece))
+            finally:
+                answer.close()
+        except httpx.TransportError as error:
+            self._servers.next()
+            raise Unavailable(f"the stream broke: {error or type(error).__name__}", outcome_unknown=False) from error

@@ -1,0 +1,66 @@
+"""Jobs named by the beginning of their id.
+
+The interface has no search by the beginning of an id. So the newest jobs are looked through, as far as is cheap. If that
+were all jobs there are, the answer is certain. If there are more, a short beginning proves nothing: at least eight
+characters must be given, which by chance fit a second job among a million older ones about once in 4,000 cases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from holdfast.client.errors import Ambiguous, NotFound
+from holdfast.client.holdfast_client import HoldfastClient
+
+SHORTEST = 4
+SURE = 8
+LOOK_THROUGH = 10_000
+"""So many of the newest jobs are looked through."""
+_WHOLE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
+_BEGINNING = re.compile(r"[0-9A-Za-z_.:-]+")
+
+
+def is_whole(name: str) -> bool:
+    """Whether a text is a whole id and need not be looked up."""
+    return _WHOLE.fullmatch(name.lower()) is not None
+
+
+def resolve(client: HoldfastClient, names: Sequence[str]) -> list[str]:
+    """The ids that the names stand for, in order; all names are looked up in one pass."""
+    asked = {name: name.lower() for name in names if not is_whole(name)}
+    for name in asked:
+        if len(name) < SHORTEST or not _BEGINNING.fullmatch(name):
+            raise Ambiguous(f"{name!r} is not a job's id; give the id, or at least its first {SHORTEST} characters")
+    found: dict[str, set[str]] = {name: set() for name in asked}
+    seen, more = 0, False
+    if asked:
+        beginnings = tuple(asked.values())
+        cursor = None
+        while True:
+            page = client.find_jobs(sort="-created", limit=1000, cursor=cursor)
+            seen += len(page.jobs)
+            for job in page.jobs:
+                if job["id"].startswith(beginnings):
+                    for name, beginning in asked.items():
+                        if job["id"].startswith(beginning):
+                            found[name].add(job["id"])
+            cursor = page.cursor
+            if cursor is None or seen >= LOOK_THROUGH:
+                more = cursor is not None
+                break
+    return [name.lower() if name not in asked else _only(name, found[name], seen=seen, more=more) for name in names]
+
+
+def _only(name: str, fits: set[str], *, seen: int, more: bool) -> str:
+    if len(fits) > 1:
+        some = ", ".join(sorted(fits)[:3]) + (", …" if len(fits) > 3 else "")
+        raise Ambiguous(f"{name!r} fits {len(fits)} jobs ({some}); give more characters")
+    if not fits:
+        among = f"among the {seen:,} newest jobs; give the whole id" if more else "in this tenant"
+        raise NotFound(f"no job's id begins with {name!r} {among}", status=404)
+    if more and len(name) < SURE:
+        raise Ambiguous(
+            f"{name!r} fits one of the {seen:,} newest jobs, but there are more; give at least {SURE} characters"
+        )
+    return fits.pop()

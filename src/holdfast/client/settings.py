@@ -1,0 +1,204 @@
+"""Which server is talked to and with which token, and where that was said.
+
+The order: what the caller gives, the environment, the project's file, the user's, the system's, and last a `holdfast dev` that
+runs on this machine.
+
+A project's file comes from whoever wrote the project. It may choose between servers that the user or the system has
+named, and nothing else: a token is never sent to an address that only a checked-out folder knows.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from holdfast.client.connection import Servers
+from holdfast.client.errors import BadSettings
+
+PROJECT_FILE = ".holdfast.toml"
+_NAMES = frozenset({"server", "servers", "token_file"})
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value and who said it."""
+
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a client needs to know. The token itself is never shown, only where it is."""
+
+    server: Setting
+    token: Setting
+    """Its value is the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The files that are looked into."""
+
+    user: Path
+    system: Path
+    dev: Path
+    """Where `holdfast dev` leaves its address and token while it runs."""
+
+    @property
+    def user_token(self) -> Path:
+        return self.user.with_name("token")
+
+    @property
+    def dev_token(self) -> Path:
+        return self.dev.with_name("token")
+
+
+def places(environment: Mapping[str, str]) -> Places:
+    """Where the files are on this system; `HOLDFAST_CONFIG` names another file of the user's."""
+    own = environment.get("HOLDFAST_CONFIG")
+    user = Path(own).expanduser() if own else Path(platformdirs.user_config_dir("holdfast"), "config.toml")
+    return Places(
+        user=user,
+        system=Path(platformdirs.site_config_dir("holdfast"), "config.toml"),
+        dev=Path(platformdirs.user_state_dir("holdfast"), "dev", "config.toml"),
+    )
+
+
+def find_settings(
+    *,
+    server: str | None = None,
+    token_file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Settings:
+    """Find server and token. `BadSettings` says what is missing and how to give it."""
+    environment = os.environ if environment is None else environment
+    where = places(environment)
+    found = find_server(server, environment, folder or Path.cwd(), where)
+    token = _find_token(found, token_file, environment, where)
+    return Settings(found, token)
+
+
+def find_server(flag: str | None, environment: Mapping[str, str], folder: Path, where: Places) -> Setting:
+    """The first server said by anyone, in order."""
+    if flag:
+        return Setting(flag, "--server")
+    if environment.get("HOLDFAST_SERVER"):
+        return Setting(environment["HOLDFAST_SERVER"], "HOLDFAST_SERVER")
+    user, system, dev = _read(where.user), _read(where.system), _read(where.dev)
+    project = project_file(folder)
+    if project is not None:
+        said = _project_server(project, (user, system, dev), where)
+        if said is not None:
+            return said
+    for path, content in ((where.user, user), (where.system, system), (where.dev, dev)):
+        if content.get("server"):
+            return Setting(content["server"], str(path))
+    raise BadSettings(
+        "no server is known. Give --server or HOLDFAST_SERVER, or write\n"
+        f'    server = "https://holdfast.example.org:8443"\ninto {where.user}. To try Holdfast on this machine: holdfast dev'
+    )
+
+
+def project_file(folder: Path) -> Path | None:
+    """The nearest project file, upwards from a folder."""
+    for place in (folder, *folder.parents):
+        if (place / PROJECT_FILE).is_file():
+            return place / PROJECT_FILE
+    return None
+
+
+def _project_server(path: Path, others: tuple[Mapping[str, Any], ...], where: Places) -> Setting | None:
+    content = _read(path)
+    if "token_file" in content or "servers" in content:
+        raise BadSettings(f"{path}: a project's file may only say which server; put the rest into {where.user}")
+    said = content.get("server")
+    if not said:
+        return None
+    known = {one for other in others for one in (other.get("server"), *other.get("servers", ())) if one}
+    if Servers(said).addresses not in [Servers(one).addresses for one in known]:
+        raise BadSettings(
+            f"{path} names the server {said}, which you have not named yourself, so your token is not sent there. If you trust it, add\n"
+            f'    servers = ["{said}"]\nto {where.user}, or say --server {said}'
+        )
+    return Setting(said, str(path))
+
+
+def _find_token(server: Setting, flag: Path | None, environment: Mapping[str, str], where: Places) -> Setting:
+    if flag is not None:
+        return Setting(read_token(flag), str(flag))
+    if environment.get("HOLDFAST_TOKEN"):
+        return Setting(_clean(environment["HOLDFAST_TOKEN"], "HOLDFAST_TOKEN"), "HOLDFAST_TOKEN")
+    if environment.get("HOLDFAST_TOKEN_FILE"):
+        path = Path(environment["HOLDFAST_TOKEN_FILE"]).expanduser()
+        return Setting(read_token(path), f"{path} (HOLDFAST_TOKEN_FILE)")
+    dev = _read(where.dev)
+    if dev.get("server") == server.value and where.dev_token.exists():
+        return Setting(read_token(where.dev_token), str(where.dev_token))
+    for path in (where.user, where.system):
+        named = _read(path).get("token_file")
+        if named:
+            token = path.parent / Path(named).expanduser()
+            return Setting(read_token(token), f"{token} (named by {path})")
+    if where.user_token.exists():
+        return Setting(read_token(where.user_token), str(where.user_token))
+    raise BadSettings(
+        f"no token is known for {server.value}. Put yours into {where.user_token} and make that file yours alone (chmod 600), "
+        "or set HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE"
+    )
+
+
+def read_token(path: Path) -> str:
+    """The token in a file that nobody else can read."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            about = os.fstat(file.fileno())
+            if stat.S_ISREG(about.st_mode) and about.st_mode & 0o077:
+                raise BadSettings(
+                    f"{path} can be read or written by others (mode {stat.S_IMODE(about.st_mode):04o}), so its token is not used. "
+                    f"Make it yours alone: chmod 600 {path}. If others may have read it, ask for a new token"
+                )
+            if about.st_uid not in {os.geteuid(), 0}:
+                raise BadSettings(f"{path} belongs to another user, so its token is not used; keep a copy of your own")
+            return _clean(file.read(), str(path))
+    except OSError as error:
+        raise BadSettings(f"the token file {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadSettings(f"{path} does not hold a token: it is not text") from error
+
+
+def _clean(text: str, source: str) -> str:
+    token = text.strip()
+    if not token or not token.isascii() or any(one.isspace() or not one.isprintable() for one in token):
+        raise BadSettings(f"{source} does not hold a token: one line of letters, digits and signs is wanted")
+    return token
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSettings(f"{path} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise BadSettings(f"{path} is not proper TOML: {error}") from error
+    unknown = content.keys() - _NAMES
+    if unknown:
+        raise BadSettings(
+            f"{path}: {', '.join(sorted(unknown))} is not a setting; there are {', '.join(sorted(_NAMES))}"
+        )
+    if not all(isinstance(content.get(name, ""), str) for name in ("server", "token_file")):
+        raise BadSettings(f"{path}: server and token_file are texts")
+    servers = content.get("servers", [])
+    if not isinstance(servers, list) or not all(isinstance(one, str) for one in servers):
+        raise BadSettings(f"{path}: servers is a list of addresses")
+    return content

@@ -1,0 +1,172 @@
+"""Waiting until jobs have ended, or have come to a state: by events, and by asking now and then.
+
+Events tell at once. They are only hints: a stream may break, a server may be replaced. So the jobs themselves are read
+when the stream is opened, after every break, and every half minute.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import orjson
+
+from holdfast.client import calls
+from holdfast.client.answers import FINAL, Job
+from holdfast.client.errors import ApiError, TimedOut, Unavailable
+from holdfast.client.event_stream import StreamEvent
+from holdfast.client.holdfast_client import HoldfastClient
+
+ASK_EVERY = 30.0
+"""Seconds between two readings of all jobs while the stream is open."""
+ASK_EVERY_WITHOUT_STREAM = 2.0
+ONE_BY_ONE = 20
+"""So many jobs are read one by one; more are found by search."""
+MOST_SPECIFICATIONS = 50
+"""Events are narrowed to the specifications of the jobs, if there are not more than this."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Jobs that are waited for, and what is known of them."""
+
+    jobs: Sequence[str]
+    states: frozenset[str] = FINAL
+    known: dict[str, Job] = field(default_factory=dict)
+    _open: dict[str, None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._open = dict.fromkeys(self.jobs)
+
+    def see(self, job: Job) -> bool:
+        """Take note of a job; True if that changed what is known. Other jobs and older readings are passed over."""
+        name = job["id"]
+        before = self.known.get(name)
+        if name not in self._open or (before is not None and _order(job) < _order(before)):
+            return False
+        self.known[name] = job
+        if self.arrived(job):
+            del self._open[name]
+        return before is None or before["state"] != job["state"] or before["held"] != job["held"]
+
+    def arrived(self, job: Job) -> bool:
+        """Whether a job is where it was waited for, or can come there no more."""
+        passed = "running" in self.states and job["attempt"] > 0
+        return job["state"] in self.states or job["state"] in FINAL or passed
+
+    @property
+    def over(self) -> bool:
+        """Whether every job has arrived."""
+        return not self._open
+
+    @property
+    def open(self) -> list[str]:
+        """Those that are still waited for."""
+        return list(self._open)
+
+
+def _order(job: Job) -> tuple[int, int, str]:
+    """Later readings of one job are greater. Versions of one store term count up; times have milliseconds."""
+    number, _, term = job["version"].partition(".")
+    try:
+        return int(term or 0), int(number), job["changed"]
+    except ValueError:
+        return 0, 0, job["changed"]
+
+
+def wait(
+    client: HoldfastClient,
+    jobs: Sequence[str],
+    *,
+    states: Iterable[str] = FINAL,
+    timeout: float | None = None,
+    changed: Callable[[Waiting, Job], None] = lambda _, __: None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Waiting:
+    """Wait until every job is in one of the states or final. `TimedOut` if that takes longer than `timeout` seconds.
+
+    Waiting never changes a job, and may be given up at any time.
+    """
+    waiting = Waiting(jobs, frozenset(states))
+    deadline = None if timeout is None else clock() + timeout
+
+    def left() -> float:
+        return float("inf") if deadline is None else deadline - clock()
+
+    def take(found: Iterable[Job]) -> None:
+        for job in found:
+            if waiting.see(job):
+                changed(waiting, job)
+
+    def ask() -> None:
+        with suppress(Unavailable):  # an outage of the server is waited out like everything else
+            take(read_jobs(client, waiting.open))
+
+    last_id = ""
+    take(read_jobs(client, waiting.open))
+    while not waiting.over:
+        if left() <= 0:
+            raise TimedOut(f"{len(waiting.open)} of {len(frozenset(jobs))} jobs are not there yet")
+        silence = max(0.1, min(ASK_EVERY, left()))
+        try:
+            with client.stream(_events(waiting), last_id=last_id, silence=silence) as stream:
+                ask()
+                asked = clock()
+                for event in () if waiting.over else stream:
+                    last_id = event.id
+                    take(_jobs_in(event))
+                    if waiting.over or left() <= 0:
+                        break
+                    if clock() - asked > ASK_EVERY:
+                        ask()
+                        asked = clock()
+        except Unavailable:
+            pass
+        except ApiError as error:
+            if error.status in {401, 403}:
+                raise
+        if not waiting.over and left() > 0:
+            sleep(min(ASK_EVERY_WITHOUT_STREAM, left()))
+            ask()
+    return waiting
+
+
+def _events(waiting: Waiting) -> calls.Call[None]:
+    specifications = {waiting.known[name]["specification"] for name in waiting.open if name in waiting.known}
+    narrow = 0 < len(specifications) <= MOST_SPECIFICATIONS
+    return calls.events({"specification": sorted(specifications)} if narrow else {})
+
+
+def _jobs_in(event: StreamEvent) -> list[Job]:
+    if event.name != "job":
+        return []
+    try:
+        return [orjson.loads(event.data)["job"]]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return []  # the jobs themselves are read in any case
+
+
+def read_jobs(client: HoldfastClient, names: Sequence[str]) -> Iterator[Job]:
+    """Read many jobs with few requests. A job of which a search knows nothing yet is read by itself.
+
+    `NotFound` if one does not exist.
+    """
+    left = dict.fromkeys(names)
+    while len(left) > ONE_BY_ONE:
+        job = client.job(next(iter(left)))
+        del left[job["id"]]
+        yield job
+        before = len(left)
+        for found in client.all_jobs({"specification": job["specification"]}, sort="-changed"):
+            if found["id"] in left:
+                del left[found["id"]]
+                yield found
+            if not left:
+                return
+        if len(left) == before:
+            break
+    for name in left:
+        yield client.job(name)
