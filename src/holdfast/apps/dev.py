@@ -12,13 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
-from platformdirs import user_config_path
 from rich.console import Console
 
 from holdfast.apps.server.app import HttpServer, make_app
 from holdfast.apps.settings import Settings
 from holdfast.apps.tokens import make_token, write_private
 from holdfast.apps.wiring import KeeperParts, ServerParts, make_parts, run_loops, stop
+from holdfast.client import BadSettings
+from holdfast.client.settings import find_server, places
 
 DAY = 86_400
 
@@ -74,17 +75,17 @@ async def _start_pilot(settings: Settings, slots: int, *, verbose: bool) -> asyn
 def _welcome(settings: Settings, slots: int) -> None:
     user = re.sub(r"[^A-Za-z0-9._@+-]", "-", getpass.getuser()) or "me"
     token = make_token(settings, subject=user, tenant="default", roles=["administrator"], seconds=30 * DAY)
-    place = _token_file()
-    write_private(place, token)
+    where = places(os.environ)
+    write_private(where.dev_token, token)
+    write_private(where.dev, f'server = "{settings.public_url}"')
     say = Console(stderr=True, highlight=False).print
     say(f"[bold]Holdfast[/bold] runs at {settings.public_url}, with {slots} places for jobs.")
-    say(f"Your token is in {place} (the command finds it there). Everything is kept in {settings.state}.")
+    say(f"Your token is in {where.dev_token} (the command finds it there). Everything is kept in {settings.state}.")
+    with suppress(BadSettings):
+        server = find_server(None, os.environ, Path.cwd(), where)
+        if server.value != settings.public_url:
+            say(f"The command goes to {server.value} ({server.source}) unless you say --server {settings.public_url}")
     say("In another terminal:")
     say("  holdfast submit --name hello -- echo 'hello, world'")
     say("  holdfast queue")
     say("Ctrl-C stops it; nothing is lost.")
-
-
-def _token_file() -> Path:
-    named = os.environ.get("HOLDFAST_TOKEN_FILE")
-    return Path(named) if named else user_config_path("holdfast") / "token"

@@ -7,12 +7,13 @@ import sys
 
 import typer
 
-from holdfast.apps import processes
+from holdfast.apps import cli, processes
 from holdfast.ports.errors import PortError, Transient
 
 app = typer.Typer(
     help="Keeps job flows going when jobs, nodes, data, networks and schedulers fail.", no_args_is_help=True
 )
+app.add_typer(cli.app)
 app.add_typer(processes.app)
 
 

@@ -93,7 +93,8 @@ class Job(TypedDict):
     winner: WinnerJson | None
     callback: CallbackJson | None
     overlap_possible: bool
-    version: str
+    version: str | None
+    """None in an event."""
 
 
 class SpecificationJson(TypedDict):

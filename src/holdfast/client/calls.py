@@ -23,12 +23,6 @@ Json = dict[str, Any]
 Filters = Mapping[str, str | int | bool | Sequence[str]]
 """Filters of a search by name; several values of one filter mean any of them."""
 
-FILTERS = (
-    "state", "owner", "team", "name", "specification", "pilot", "host", "label", "held", "resource_class",
-    "min_priority", "max_priority", "min_expected_runtime", "max_expected_runtime", "min_retries", "min_cpus", "max_cpus",
-    "min_memory", "max_memory", "min_gpus", "created_after", "created_before", "changed_after",
-)  # fmt: skip
-COUNTED = ("state", "owner", "team", "name", "resource_class", "host", "pilot", "priority", "retries", "specification")
 LARGEST_PAGE = 1000
 LARGEST_REQUEST = 10_000
 """Jobs in one request."""
@@ -188,22 +182,24 @@ def retry(name: str, *, reason: str | None = None) -> Call[Job]:
     return _steer(name, "retry", {"reason": reason}, lambda job: job["state"] != "faulted")
 
 
-def force_complete(name: str, *, expected_attempt: int, reason: str) -> Call[Job]:
-    body = {"expected_attempt": expected_attempt, "reason": reason}
+def force_complete(name: str, *, expected_attempt: int, expected_generation: int = 0, reason: str) -> Call[Job]:
+    """Say that a job counts as done, if it still stands as it was looked at."""
+    body = {"expected_attempt": expected_attempt, "expected_generation": expected_generation, "reason": reason}
     return _steer(name, "force-complete", body, lambda job: job["state"] == "forced_complete")
 
 
-def force_fail(name: str, *, expected_attempt: int, reason: str) -> Call[Job]:
-    body = {"expected_attempt": expected_attempt, "reason": reason}
+def force_fail(name: str, *, expected_attempt: int, expected_generation: int = 0, reason: str) -> Call[Job]:
+    """Say that a job counts as failed, if it still stands as it was looked at."""
+    body = {"expected_attempt": expected_attempt, "expected_generation": expected_generation, "reason": reason}
     return _steer(name, "force-fail", body, lambda job: job["state"] == "failed")
 
 
-def pilots() -> Call[Json]:
-    return Call("GET", "/v1/pilots", document)
+def pilots(*, state: str | None = None) -> Call[list[Json]]:
+    return Call("GET", "/v1/pilots", _part("pilots"), [("state", state)] if state else [])
 
 
-def alerts() -> Call[Json]:
-    return Call("GET", "/v1/alerts", document)
+def alerts(*, limit: int = 100) -> Call[list[Json]]:
+    return Call("GET", "/v1/alerts", _part("alerts"), [("limit", str(limit))])
 
 
 def status() -> Call[Json]:

@@ -177,17 +177,19 @@ class HoldfastClient:
     def retry(self, job: str, *, reason: str | None = None) -> Job:
         return self.send(calls.retry(job, reason=reason))
 
-    def force_complete(self, job: str, *, expected_attempt: int, reason: str) -> Job:
-        return self.send(calls.force_complete(job, expected_attempt=expected_attempt, reason=reason))
+    def force_complete(self, job: str, *, expected_attempt: int, expected_generation: int = 0, reason: str) -> Job:
+        expected = {"expected_attempt": expected_attempt, "expected_generation": expected_generation}
+        return self.send(calls.force_complete(job, **expected, reason=reason))
 
-    def force_fail(self, job: str, *, expected_attempt: int, reason: str) -> Job:
-        return self.send(calls.force_fail(job, expected_attempt=expected_attempt, reason=reason))
+    def force_fail(self, job: str, *, expected_attempt: int, expected_generation: int = 0, reason: str) -> Job:
+        expected = {"expected_attempt": expected_attempt, "expected_generation": expected_generation}
+        return self.send(calls.force_fail(job, **expected, reason=reason))
 
-    def pilots(self) -> Json:
-        return self.send(calls.pilots())
+    def pilots(self, *, state: str | None = None) -> list[Json]:
+        return self.send(calls.pilots(state=state))
 
-    def alerts(self) -> Json:
-        return self.send(calls.alerts())
+    def alerts(self, *, limit: int = 100) -> list[Json]:
+        return self.send(calls.alerts(limit=limit))
 
     def status(self) -> Json:
         return self.send(calls.status())

@@ -62,8 +62,8 @@ class Places:
 
 
 def places(environment: Mapping[str, str]) -> Places:
-    """Where the files are on this system; `HOLDFAST_CONFIG` names another file of the user's."""
-    own = environment.get("HOLDFAST_CONFIG")
+    """Where the files are on this system; `HOLDFAST_CLIENT_CONFIG` names another file of the user's."""
+    own = environment.get("HOLDFAST_CLIENT_CONFIG")
     user = Path(own).expanduser() if own else Path(platformdirs.user_config_dir("holdfast"), "config.toml")
     return Places(
         user=user,

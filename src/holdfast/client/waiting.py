@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from holdfast.client import calls
-from holdfast.client.answers import FINAL, Job
+from holdfast.client.answers import FINAL, WELL, Job
 from holdfast.client.errors import ApiError, TimedOut, Unavailable
 from holdfast.client.event_stream import StreamEvent
 from holdfast.client.holdfast_client import HoldfastClient
@@ -22,10 +22,10 @@ from holdfast.client.holdfast_client import HoldfastClient
 ASK_EVERY = 30.0
 """Seconds between two readings of all jobs while the stream is open."""
 ASK_EVERY_WITHOUT_STREAM = 2.0
-ONE_BY_ONE = 20
+ONE_BY_ONE = 5
 """So many jobs are read one by one; more are found by search."""
-MOST_SPECIFICATIONS = 50
-"""Events are narrowed to the specifications of the jobs, if there are not more than this."""
+MOST_VALUES = 100
+"""Values that one filter may have."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Waiting:
         """Take note of a job; True if that changed what is known. Other jobs and older readings are passed over."""
         name = job["id"]
         before = self.known.get(name)
-        if name not in self._open or (before is not None and _order(job) < _order(before)):
+        if name not in self._open or (before is not None and job["changed"] < before["changed"]):
             return False
         self.known[name] = job
         if self.arrived(job):
@@ -53,8 +53,14 @@ class Waiting:
 
     def arrived(self, job: Job) -> bool:
         """Whether a job is where it was waited for, or can come there no more."""
-        passed = "running" in self.states and job["attempt"] > 0
-        return job["state"] in self.states or job["state"] in FINAL or passed
+        return job["state"] in FINAL or self._reached(job)
+
+    def ended_well(self, job: Job) -> bool:
+        """Whether a job that has arrived came to what was waited for; one that should just end, well."""
+        return job["state"] in WELL if self.states == FINAL else self._reached(job)
+
+    def _reached(self, job: Job) -> bool:
+        return job["state"] in self.states or ("running" in self.states and job["attempt"] > 0)
 
     @property
     def over(self) -> bool:
@@ -65,15 +71,6 @@ class Waiting:
     def open(self) -> list[str]:
         """Those that are still waited for."""
         return list(self._open)
-
-
-def _order(job: Job) -> tuple[int, int, str]:
-    """Later readings of one job are greater. Versions of one store term count up; times have milliseconds."""
-    number, _, term = job["version"].partition(".")
-    try:
-        return int(term or 0), int(number), job["changed"]
-    except ValueError:
-        return 0, 0, job["changed"]
 
 
 def wait(
@@ -135,8 +132,11 @@ def wait(
 
 
 def _events(waiting: Waiting) -> calls.Call[None]:
+    """A stream with as little beside our own jobs as the interface can sort out."""
+    if len(waiting.open) <= MOST_VALUES:
+        return calls.events({"id": waiting.open})
     specifications = {waiting.known[name]["specification"] for name in waiting.open if name in waiting.known}
-    narrow = 0 < len(specifications) <= MOST_SPECIFICATIONS
+    narrow = 0 < len(specifications) <= MOST_VALUES
     return calls.events({"specification": sorted(specifications)} if narrow else {})
 
 
@@ -154,19 +154,11 @@ def read_jobs(client: HoldfastClient, names: Sequence[str]) -> Iterator[Job]:
 
     `NotFound` if one does not exist.
     """
-    left = dict.fromkeys(names)
-    while len(left) > ONE_BY_ONE:
-        job = client.job(next(iter(left)))
-        del left[job["id"]]
-        yield job
-        before = len(left)
-        for found in client.all_jobs({"specification": job["specification"]}, sort="-changed"):
-            if found["id"] in left:
-                del left[found["id"]]
+    for begin in range(0, len(names), MOST_VALUES):
+        left = dict.fromkeys(names[begin : begin + MOST_VALUES])
+        if len(left) > ONE_BY_ONE:
+            for found in client.all_jobs({"id": list(left)}):
+                left.pop(found["id"], None)
                 yield found
-            if not left:
-                return
-        if len(left) == before:
-            break
-    for name in left:
-        yield client.job(name)
+        for name in left:
+            yield client.job(name)

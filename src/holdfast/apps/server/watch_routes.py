@@ -80,6 +80,7 @@ async def status(desk: TheDesk, who: Viewer) -> Response:
     return json_answer(
         {
             "version": version("holdfast"),
+            "you": {"subject": who.subject, "tenant": who.tenant, "roles": sorted(who.roles)},
             "server": services.name,
             "servers": [
                 {"name": name, "url": url, "slots": len(own_slots(name, alive))} for name, url in sorted(alive.items())

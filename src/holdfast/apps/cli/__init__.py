@@ -1,0 +1,37 @@
+"""The command line for people and scripts; `app` is mounted by the `holdfast` command.
+
+Nothing slow is imported here: the client only when a verb talks to a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+from holdfast.apps.cli.describe import describe
+from holdfast.apps.cli.jobs import jobs
+from holdfast.apps.cli.logs import logs
+from holdfast.apps.cli.queue import queue
+from holdfast.apps.cli.steer import cancel, force_complete, force_fail, hold, release, retry
+from holdfast.apps.cli.story import story
+from holdfast.apps.cli.submit import submit
+from holdfast.apps.cli.verb import verb
+from holdfast.apps.cli.wait import wait
+from holdfast.apps.cli.watch import alerts, config, events, pilots, status
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+JOBS = "Jobs"
+STEER = "Steer jobs"
+LOOK = "Look at the installation"
+
+# What follows the first word of the command belongs to it, options included.
+verb(app, rich_help_panel=JOBS, context_settings={"allow_interspersed_args": False})(submit)
+_ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
+    JOBS: (queue, jobs, describe, story, logs, wait),
+    STEER: (cancel, hold, release, retry, force_complete, force_fail),
+    LOOK: (pilots, alerts, events, status, config),
+}
+for panel, functions in _ROOMS.items():
+    for function in functions:
+        verb(app, rich_help_panel=panel)(function)

@@ -1,0 +1,84 @@
+"""`holdfast logs`: what a job printed, or prints."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from holdfast.apps.cli import neutral
+from holdfast.apps.cli.describe import JOB
+from holdfast.apps.cli.exit_codes import ExitCode
+from holdfast.apps.cli.session import Session
+from holdfast.apps.cli.wait import wait_for
+
+
+def logs(
+    session: Session,
+    job: Annotated[str, JOB],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it prints until it ends.")] = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Of this attempt (the newest).")] = None,
+    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, help="Only the last so many lines.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="On a terminal too, leave escape sequences as they are.")] = False,
+) -> int | None:
+    """Show what a job printed. On a terminal escape sequences are taken out.
+
+    holdfast logs -f 4f1c9d2a
+    """
+    name = session.job(job)
+    if follow:
+        _follow(session, name, attempt, raw=raw)
+        return None
+    from holdfast.client import NotFound
+
+    try:
+        text = session.client.log(name, attempt=attempt)
+    except NotFound as error:
+        found = session.client.job(name)  # the job itself may be what is missing
+        session.report(error)
+        if found["claim"]:
+            session.out.say(f"It runs now: holdfast logs -f {name}")
+        return ExitCode.NOT_FOUND
+    if tail is not None:
+        text = "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
+    if session.out.as_json:
+        session.out.document({"job": name, "attempt": attempt, "log": text})
+    else:
+        _write(session, text, raw=raw)
+    return None
+
+
+def _follow(session: Session, name: str, attempt: int | None, *, raw: bool) -> None:
+    from holdfast.client import calls
+
+    found = session.client.job(name)
+    if found["claim"] is None and found["state"] == "available" and attempt is None:
+        session.out.say("It has not started yet; waiting for it.")
+        wait_for(session, [name], states=frozenset({"running"}) if not found["attempt"] else None)
+    with session.client.stream(calls.follow_log(name, attempt=attempt), silence=LONG_SILENCE) as stream:
+        for event in stream:
+            if event.name == "end":
+                break
+            if event.name == "log":
+                text = _text(event.data)
+                if session.out.as_json:
+                    session.out.event({"job": name, "text": text})
+                else:
+                    _write(session, text, raw=raw)
+
+
+LONG_SILENCE = 24 * 3600.0
+"""A command may print nothing for hours."""
+
+
+def _text(data: str) -> str:
+    try:
+        value = json.loads(data)
+    except json.JSONDecodeError:
+        return data
+    return str(value.get("text", "")) if isinstance(value, dict) else data
+
+
+def _write(session: Session, text: str, *, raw: bool) -> None:
+    session.out.raw(text if raw or not session.out.to_terminal else neutral.lines(text))

@@ -1,0 +1,225 @@
+"""The verbs that look at the installation: pilots, alerts, events, status, config."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.apps.cli import neutral, squeue
+from holdfast.apps.cli.amounts import moment, size
+from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.queue import whoami
+from holdfast.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.client.event_stream import StreamEvent
+
+
+def pilots(
+    session: Session,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Also those that are gone.")] = False,
+) -> None:
+    """Show the pilots that run jobs.
+
+    holdfast pilots
+    """
+    if everything:
+        found = session.client.pilots()
+    else:
+        found = [one for state in ("alive", "silent") for one in session.client.pilots(state=state)]
+    if session.out.as_json:
+        session.out.document({"pilots": found})
+        return
+    columns = [
+        Column("PILOT"), Column("HOST"), Column("SITE"), Column("STATE", style=_pilot_colour), Column("SLOTS", right=True),
+        Column("CPUS", right=True), Column("MEMORY", right=True), Column("GPUS", right=True), Column("SINCE"), Column("BATCH JOB"),
+    ]  # fmt: skip
+    rows = []
+    for one in found:
+        has = one.get("resources") or {}
+        rows.append([
+            str(one.get("id", "")), str(one.get("host", "")), str(one.get("site") or "-"), str(one.get("state", "")),
+            str(one.get("slots", "")), str(has.get("cpus", "")), size(int(has.get("memory", 0))), str(has.get("gpus", 0)),
+            moment(one.get("registered")), str(one.get("batch_job") or "-"),
+        ])  # fmt: skip
+    for line in table(columns, rows, paint=session.out.paint):
+        session.out.data(line)
+    if not rows:
+        session.out.say("No pilot is alive, so nothing runs. `holdfast pilot --help` says how to start one.")
+
+
+def _pilot_colour(state: str) -> str:
+    return {"alive": "green", "silent": "red", "gone": "dim"}.get(state, "")
+
+
+def alerts(
+    session: Session, limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 50
+) -> None:
+    """Show what someone should look at, newest first.
+
+    holdfast alerts
+    """
+    found = session.client.alerts(limit=limit)
+    if session.out.as_json:
+        session.out.document({"alerts": found})
+        return
+    columns = [Column("TIME"), Column("ALERT"), Column("JOB"), Column("WHAT")]
+    rows = [
+        [moment(one.get("at")), str(one.get("alert", "")), str(one.get("job") or "-")[:8], str(one.get("words", ""))]
+        for one in found
+    ]
+    for line in table(columns, rows, paint=session.out.paint):
+        session.out.data(line)
+    if not rows:
+        session.out.say("There are no alerts.")
+
+
+def events(
+    session: Session,
+    job: Annotated[
+        list[str] | None, typer.Option("--job", "-j", metavar="JOB", help="Only of these jobs; repeatable.")
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option("--states", "-t", metavar="STATES", help="Only into these states.")
+    ] = None,
+    owner: Annotated[
+        list[str] | None, typer.Option("--user", "-u", help="Only jobs of these owners; repeatable.")
+    ] = None,
+    me: Annotated[bool, typer.Option("--me", help="Only your own jobs.")] = False,
+    team: Annotated[list[str] | None, typer.Option("--team", help="Only jobs of these teams; repeatable.")] = None,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", "-n", help="Only jobs with these names; repeatable.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only jobs with this label.")
+    ] = None,
+    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="End after so many.")] = None,
+) -> None:
+    """Follow what happens to jobs, as it happens, until Ctrl-C.
+
+    holdfast events --me
+    """
+    from holdfast.client import Unavailable, calls
+
+    filters: dict[str, Any] = {"owner": owner, "team": team, "name": name, "label": label}
+    if job:
+        filters["id"] = session.jobs(job)
+    if me:
+        filters["owner"] = [*(owner or []), whoami(session)]
+    if state:
+        try:
+            filters["state"] = squeue.states_named(state)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+    filters = {key: value for key, value in filters.items() if value}
+    seen, last_id = 0, ""
+    session.client.status()  # a wrong address or token is told at once, and with patience
+    while True:
+        try:
+            with session.client.stream(calls.events(filters), last_id=last_id) as stream:
+                for event in stream:
+                    last_id = event.id or last_id
+                    seen += _show(session, event)
+                    if count is not None and seen >= count:
+                        return
+        except Unavailable as error:
+            session.out.say(f"{neutral.line(str(error))}; opening it again. Events in between are not shown.")
+        time.sleep(1.0)
+        session.client.status()
+
+
+def _show(session: Session, event: StreamEvent) -> int:
+    """Show an event of a job; how many were shown."""
+    import json
+
+    if event.name == "lost":
+        session.out.say("Events came faster than they were read; some are missing.")
+    if event.name != "job":
+        return 0
+    body = json.loads(event.data)
+    if session.out.as_json:
+        session.out.event(body)
+        return 1
+    job, line = body["job"], body["transition"]
+    at, paint = moment(line["at"]), session.out.paint
+    state = paint(f"{line['state']:<9}", {"failed": "red", "faulted": "red", "running": "green"}.get(line["state"], ""))
+    name = neutral.line(f"{job['name']}" + ("" if job["index"] is None else f"[{job['index']}]"))
+    session.out.raw(f"{paint(at, 'dim')} {job['id'][:8]} {state} {name}: {neutral.line(line['words'])}\n")
+    return 1
+
+
+def status(session: Session) -> None:
+    """Show how the installation stands: servers, store, jobs by state.
+
+    holdfast status
+    """
+    told = session.client.status()
+    if session.out.as_json:
+        session.out.document(told)
+        return
+    you = told.get("you") or {}
+    rows = [
+        ("Server", f"{session.client.server} (version {told.get('version')}, {told.get('server')})"),
+        ("Store", str(told.get("store"))),
+        ("Lease", f"{told.get('lease')} s"),
+        ("Pilots here", f"{told.get('channels')} connected, {told.get('requests_waiting')} waiting for work"),
+    ]
+    if you:
+        rows.insert(
+            1, ("You", f"{you.get('subject')} of tenant {you.get('tenant')} ({', '.join(you.get('roles', []))})")
+        )
+    for label, value in rows:
+        session.out.data(f"{session.out.paint(f'{label:<12}', 'bold')} {neutral.line(value)}")
+    session.out.data()
+    servers = [[str(one.get("name")), str(one.get("url")), str(one.get("slots"))] for one in told.get("servers", [])]
+    for line in table([Column("SERVER"), Column("URL"), Column("SLOTS", right=True)], servers, paint=session.out.paint):
+        session.out.data(line)
+    session.out.data()
+    jobs: dict[str, int] = told.get("jobs") or {}
+    counted = [[f"{many:,}", state] for state, many in sorted(jobs.items(), key=lambda one: -one[1])]
+    for line in table([Column("JOBS", right=True), Column("STATE")], counted, paint=session.out.paint):
+        session.out.data(line)
+
+
+def config(session: Session) -> None:
+    """Show which server and token are used, and where that was said. The token itself is not shown.
+
+    holdfast config
+    """
+    from holdfast.client import BadSettings
+    from holdfast.client.settings import find_server, places, project_file
+
+    where = places(os.environ)
+    files: dict[str, Path | None] = {
+        "project": project_file(Path.cwd()), "user": where.user, "system": where.system, "dev": where.dev, "token": where.user_token,
+    }  # fmt: skip
+    problem = server = token = None
+    try:
+        server = find_server(session.options.server, os.environ, Path.cwd(), where)
+        token = session.settings.token
+    except BadSettings as error:
+        problem = str(error)
+    if session.out.as_json:
+        session.out.document({
+            "server": {"value": server.value, "source": server.source} if server else None,
+            "token": {"source": token.source} if token else None,
+            "files": {name: {"path": str(path), "exists": path.exists()} for name, path in files.items() if path},
+            "problem": problem,
+        })  # fmt: skip
+        return
+    rows = [
+        ["server", server.value if server else "-", server.source if server else "-"],
+        ["token", "known" if token else "-", token.source if token else "-"],
+    ]
+    for line in table([Column("SETTING"), Column("VALUE"), Column("SAID BY")], rows, paint=session.out.paint):
+        session.out.data(line)
+    session.out.data()
+    found = [[name, str(path), "" if path.exists() else "(not there)"] for name, path in files.items() if path]
+    for line in table([Column("FILE"), Column("PLACE"), Column("")], found, paint=session.out.paint):
+        session.out.data(line)
+    if problem:
+        session.out.say(problem)
