@@ -14,10 +14,13 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import asdict
 from typing import Any, Callable
 
+from holdfast_pilot.clock import steady
 from holdfast_pilot.payload import Outcome, Payload
+from holdfast_pilot.process_tree import children_of, claim_of
 
 log = logging.getLogger("holdfast_pilot")
 
@@ -155,7 +158,7 @@ class GuardLink:
                 if waiting.pid:
                     with contextlib.suppress(OSError):
                         os.killpg(waiting.pid, signal.SIGKILL)
-            self._reap()
+            self._end_orphans()
             if not self._closing:
                 log.error("the guard died (%s); starting another", process.returncode)
                 try:
@@ -171,8 +174,17 @@ class GuardLink:
             waiting.done.set()
 
     @staticmethod
-    def _reap() -> None:
-        """Take leave of payloads that a dead guard left to the pilot."""
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+    def _end_orphans() -> None:
+        """Kill and reap what a dead guard left to the pilot; each death may hand over further children."""
+        give_up = steady() + 5.0
+        while steady() < give_up:
+            orphans = [pid for pid in children_of(os.getpid()) if claim_of(pid)]
+            for pid in orphans:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            if not orphans:
+                return
+            time.sleep(0.01)

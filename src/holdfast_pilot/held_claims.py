@@ -47,7 +47,9 @@ class HeldClaims:
         self._slots = slots
         self._batch = batch
         self._resources = resources
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)  # slots wait here
+        self._space = threading.Condition(self._lock)  # the claim loop waits here
         self._held: dict[str, Held] = {}
         self._queue: deque[Held] = deque()
         self._running: set[Held] = set()
@@ -57,7 +59,7 @@ class HeldClaims:
 
     def add(self, jobs: list[ClaimedJob], *, queue: bool = True) -> list[Held]:
         """Take in newly claimed jobs, to be run unless ``queue`` is false; one held already is passed over."""
-        with self._changed:
+        with self._lock:
             added = []
             for job in jobs:
                 if job.claim not in self._held:
@@ -67,22 +69,23 @@ class HeldClaims:
                         self._queue.append(held)
                     added.append(held)
             self.taken_in += len(added)
-            self._changed.notify_all()
+            if queue:
+                self._work.notify(len(added))
             return added
 
     def names(self) -> list[str]:
         """The claims to be named in a beat."""
-        with self._changed:
+        with self._lock:
             return list(self._held)
 
     def get(self, claim: str) -> Held | None:
         """One held claim."""
-        with self._changed:
+        with self._lock:
             return self._held.get(claim)
 
     def take(self) -> Held | None:
         """The next claim for a free slot, once its resources are free; none when the pilot is ending."""
-        with self._changed:
+        with self._lock:
             while True:
                 if self._queue and self._fits(self._queue[0]):
                     held = self._queue.popleft()
@@ -91,36 +94,36 @@ class HeldClaims:
                     return held
                 if self._closed and not self._queue:
                     return None
-                self._changed.wait()
+                self._work.wait()
 
     def release(self, held: Held) -> None:
         """Give back the slot; the claim stays held until it is settled."""
-        with self._changed:
+        with self._lock:
             held.running = False
             self._running.discard(held)
             self._idle_since = steady()
             held.finished.set()
-            self._changed.notify_all()
+            if self._queue:
+                self._work.notify_all()  # one that did not fit may fit now, and what is behind it too
+            self._space.notify_all()
 
     def settle(self, claim: str) -> None:
         """Let go of a claim whose end the servers have answered."""
-        with self._changed:
+        with self._lock:
             self._held.pop(claim, None)
-            self._changed.notify_all()
 
     def withdraw_queued(self) -> list[Held]:
         """Take back every claim that has not started."""
-        with self._changed:
+        with self._lock:
             waiting = list(self._queue)
             self._queue.clear()
             for held in waiting:
                 held.finished.set()
-            self._changed.notify_all()
             return waiting
 
     def running(self) -> list[Held]:
         """The claims that have a slot."""
-        with self._changed:
+        with self._lock:
             return list(self._running)
 
     def wait_for_room(self, timeout: float) -> int:
@@ -131,8 +134,8 @@ class HeldClaims:
         """
         room_for = self._slots * self._batch
         worth_asking = 1 if self._batch == 1 else max(1, room_for // 2)
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._room() >= worth_asking, timeout)
+        with self._space:
+            self._space.wait_for(lambda: self._closed or self._room() >= worth_asking, timeout)
             room = self._room()
             return room if room >= worth_asking else 0
 
@@ -141,7 +144,7 @@ class HeldClaims:
         if self._batch > 1:
             # Queued claims run one after another, so each may have all there is.
             return dict(self._resources)
-        with self._changed:
+        with self._lock:
             jobs = [held.job for held in [*self._running, *self._queue]]
         return {
             quantity: max(0, amount - sum(wants(job, quantity) for job in jobs))
@@ -150,14 +153,15 @@ class HeldClaims:
 
     def idle_for(self) -> float:
         """Seconds since the last claim left its slot; none while there is work."""
-        with self._changed:
+        with self._lock:
             return 0.0 if self._running or self._queue else steady() - self._idle_since
 
     def close(self) -> None:
         """Let the slots end once the queue is empty."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            self._work.notify_all()
+            self._space.notify_all()
 
     def _room(self) -> int:
         return self._slots * self._batch - len(self._queue) - len(self._running)

@@ -8,12 +8,15 @@ _MARK = b"HOLDFAST_CLAIM="
 
 
 def children_of(pid: int) -> list[int]:
-    """The living and dead children of a single-threaded process."""
+    """The living and dead children of a process, whichever of its threads they belong to."""
+    found = []
     try:
-        with open(f"/proc/{pid}/task/{pid}/children", "rb") as source:
-            return [int(word) for word in source.read().split()]
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as source:
+                found += [int(word) for word in source.read().split()]
     except OSError:
         return _children_by_search(pid)
+    return found
 
 
 def _children_by_search(pid: int) -> list[int]:

@@ -76,7 +76,8 @@ class Server:
         return cls(secure, parts.hostname, port, parts.path.rstrip("/"))
 
     def __str__(self) -> str:
-        return f"{'https' if self.secure else 'http'}://{self.host}:{self.port}{self.prefix}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.secure else 'http'}://{host}:{self.port}{self.prefix}"
 
 
 class ServerRing:

@@ -11,6 +11,7 @@ import fcntl
 import logging
 import os
 import shutil
+import stat
 import tempfile
 
 log = logging.getLogger("holdfast_pilot")
@@ -59,7 +60,7 @@ class WorkFolder:
         shared = os.path.dirname(self.path)
         for name in sorted(os.listdir(shared)):
             folder = os.path.join(shared, name)
-            if not name.startswith("pilot-") or folder == self.path or os.path.islink(folder):
+            if not name.startswith("pilot-") or folder == self.path or not _is_ours(folder):
                 continue
             lock = _try_lock(folder)
             if lock is None:
@@ -92,6 +93,15 @@ class WorkFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _is_ours(folder: str) -> bool:
+    """Whether it is a folder of this user, and no link to one."""
+    try:
+        about = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
 
 
 def _try_lock(folder: str, *, new: bool = False) -> int | None:

@@ -10,6 +10,7 @@ import itertools
 import json
 import queue
 import socket
+import ssl
 import threading
 import time
 import uuid
@@ -66,7 +67,8 @@ class Seen:
 class FakeServer:
     """One server on a port of its own, which it keeps when it is stopped and started again."""
 
-    def __init__(self, state: FakeServer | None = None) -> None:
+    def __init__(self, state: FakeServer | None = None, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.faults = Faults()
         self.seen: Seen = state.seen if state else Seen()
         self.jobs: list[dict[str, Any]] = state.jobs if state else []
@@ -86,7 +88,7 @@ class FakeServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
 
     def start(self) -> None:
         fake = self
@@ -97,6 +99,8 @@ class FakeServer:
         self._running.set()
         server = self._server = _Listener(("127.0.0.1", self._port), Bound)
         self._port = server.server_address[1]
+        if self._tls is not None:
+            server.socket = self._tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:

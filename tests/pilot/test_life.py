@@ -41,13 +41,13 @@ def test_a_killed_guard_ends_its_payloads_and_the_pilot_goes_on(
     claim = server.submit("sh", "-c", family(tmp_path))
     process = pilot_process()
     leader = written_pid(tmp_path / "leader")
-    child = written_pid(tmp_path / "child")
+    child, far = written_pid(tmp_path / "child"), written_pid(tmp_path / "far")
     guard = int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[1])
     assert guard != process.pid
     os.kill(guard, signal.SIGKILL)
     end = server.end_of(claim)
     assert (end["outcome"], end["reason"], end["signal"]) == ("fault", "signal", signal.SIGKILL)
-    until(lambda: not alive(leader) and not alive(child), "the death of the payload")
+    until(lambda: not any(alive(pid) for pid in (leader, child, far)), "the death of the payload")
     assert server.end_of(server.submit("true"))["outcome"] == "ok"
 
 
