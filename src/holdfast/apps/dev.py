@@ -11,10 +11,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import uvicorn
 from rich.console import Console
 
-from holdfast.apps.server.app import HttpServer, make_app
+from holdfast.apps.server.app import HttpServer, make_app, server_config
 from holdfast.apps.settings import Settings
 from holdfast.apps.tokens import make_token, write_private
 from holdfast.apps.wiring import KeeperParts, ServerParts, make_parts, run_loops, stop
@@ -28,11 +27,7 @@ async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
     """Start all parts in this process and a pilot beside it; stop them together."""
     parts = make_parts(settings)
     services = ServerParts(parts)
-    config = uvicorn.Config(
-        make_app(services), host=settings.listen, port=settings.port, loop="none", http="httptools",
-        log_config=None, access_log=False, timeout_graceful_shutdown=3,
-    )  # fmt: skip
-    server = HttpServer(config)
+    server = HttpServer(server_config(make_app(services), settings))
     serving = asyncio.create_task(server.serve())
     while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.02)

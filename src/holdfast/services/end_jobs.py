@@ -182,7 +182,8 @@ def _record(one: _Asked, kind: str, now: int, why: str = "") -> Record:
         body |= {"log_tail": report.log_tail, "log_bytes": report.log_bytes}
     if why:
         body["why"] = why
-    name = f"{report.job}:{token.generation}.{token.attempt}:{report.ending.claim}:{kind}"
+    # The teller is part of the name: what someone else says of the same claim must not stand in its way.
+    name = f"{report.job}:{token.generation}.{token.attempt}:{report.ending.claim}:{kind}:{one.pilot}"
     return Record(id=name, tenant=one.tenant, kind=kind, job=report.job, at=now, body=body)
 
 

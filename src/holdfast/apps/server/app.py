@@ -81,6 +81,7 @@ def make_app(services: ServerParts) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=life,
     )
     app.state.desk = desk
@@ -102,11 +103,10 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)  # type: ignore[arg-type]
 
 
-async def serve(settings: Settings) -> None:
-    """Run one server until it is told to stop."""
-    services = ServerParts(make_parts(settings))
-    config = uvicorn.Config(
-        make_app(services),
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """How the application is served."""
+    return uvicorn.Config(
+        app,
         host=settings.listen,
         port=settings.port,
         loop="none",
@@ -116,9 +116,13 @@ async def serve(settings: Settings) -> None:
         server_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=5,
-        h11_max_incomplete_event_size=65_536,
     )
-    server = HttpServer(config)
+
+
+async def serve(settings: Settings) -> None:
+    """Run one server until it is told to stop."""
+    services = ServerParts(make_parts(settings))
+    server = HttpServer(server_config(make_app(services), settings))
     log.info("server", name=services.name, url=settings.public_url, store=settings.store_url.split(":", 1)[0])
     await server.serve()
     if not server.started:

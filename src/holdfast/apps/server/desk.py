@@ -30,8 +30,8 @@ class Desk:
     services: ServerParts
     metrics: Metrics
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    logs: dict[str, set[asyncio.Queue[tuple[int, str, bool]]]] = field(default_factory=dict)
-    """Who follows the log of which claim here."""
+    logs: dict[tuple[str, str], set[asyncio.Queue[tuple[int, str, bool]]]] = field(default_factory=dict)
+    """Who follows the log of which pilot's claim here."""
     hosts: dict[str, str] = field(default_factory=dict)
     """Where each pilot runs, as it said when it registered."""
     _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)

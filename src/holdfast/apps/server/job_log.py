@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import NamedTuple
 
 from holdfast.apps.server.desk import Desk
 from holdfast.apps.server.problems import Problem
@@ -13,27 +14,42 @@ from holdfast.ports.job_store import Record, Stored
 LOGS = frozenset({"log", "evidence", "late-end"})
 
 
+class _Told(NamedTuple):
+    """An end as someone told it."""
+
+    generation: int
+    attempt: int
+    claim: str
+    pilot: str
+
+
 async def stored_log(desk: Desk, document: JobDocument, attempt: int | None) -> str:
     """The end of what the newest ended attempt printed, or the given one's."""
-    records = await desk.services.parts.store.find_records(job=document.id, limit=1000)
-    texts: dict[int, str] = {}
+    records = await desk.services.parts.store.find_records(job=document.id, tenant=document.tenant, limit=1000)
+    refused = {_told(record) for record in records if record.kind == "late-end"}
+    counted: dict[int, str] = {}
+    others: dict[int, str] = {}
     for record in records:
         if record.kind in LOGS:
-            texts[_attempt(record)] = str(record.body.get("log_tail", ""))
-    if attempt is None and texts:
-        attempt = max(texts)
-    if attempt is not None and attempt in texts:
-        return texts[attempt]
-    if attempt is not None and document.last is not None and attempt == document.last.token.attempt:
-        return ""
-    if document.last is not None and attempt is None:
+            told = _told(record)
+            # Anyone may tell an end that does not count; it is shown only where there is no other.
+            texts = others if told in refused else counted
+            texts.setdefault(told.attempt, str(record.body.get("log_tail", "")))
+    last = document.last.token.attempt if document.last else None
+    if attempt is None:
+        attempt = last or max(counted or others, default=None)
+    for texts in (counted, others):
+        if attempt in texts:
+            return texts[attempt]
+    if attempt is not None and attempt == last:
         return ""
     raise Problem(404, "no attempt has ended yet; follow the log to see a running one")
 
 
-def _attempt(record: Record) -> int:
+def _told(record: Record) -> _Told:
     ending = record.body.get("ending")
-    return int(ending["attempt"]) if isinstance(ending, dict) else 0
+    assert isinstance(ending, dict)  # noqa: S101 - we wrote it
+    return _Told(ending["generation"], ending["attempt"], ending["claim"], str(record.body.get("pilot")))
 
 
 async def followed_log(desk: Desk, stored: Stored, attempt: int | None) -> AsyncGenerator[str, None]:
@@ -44,7 +60,8 @@ async def followed_log(desk: Desk, stored: Stored, attempt: int | None) -> Async
         yield await stored_log(desk, document, attempt)
         return
     queue: asyncio.Queue[tuple[int, str, bool]] = asyncio.Queue(1000)
-    desk.logs.setdefault(held.id, set()).add(queue)
+    followed = (held.pilot, held.id)
+    desk.logs.setdefault(followed, set()).add(queue)
     seen = 0
     try:
         if not desk.services.channels.order(held.pilot, "log", {"claim": held.id, "follow": True}):
@@ -67,9 +84,9 @@ async def followed_log(desk: Desk, stored: Stored, attempt: int | None) -> Async
                 if last:
                     return
     finally:
-        desk.logs[held.id].discard(queue)
-        if not desk.logs[held.id]:
-            del desk.logs[held.id]
+        desk.logs[followed].discard(queue)
+        if not desk.logs[followed]:
+            del desk.logs[followed]
 
 
 async def _from_store(desk: Desk, document: JobDocument, claim: str) -> list[tuple[int, str, bool]]:

@@ -95,7 +95,7 @@ async def specification(desk: TheDesk, who: Viewer, job: str) -> Response:
 async def story(desk: TheDesk, who: Viewer, job: str) -> Response:
     """Every transition, in plain words, with the evidence of what went wrong."""
     stored = await desk.job(job, who)
-    records = await desk.services.parts.store.find_records(job=job, limit=MAX_RECORDS)
+    records = await desk.services.parts.store.find_records(job=job, tenant=who.tenant, limit=MAX_RECORDS)
     chapters = [chapter_of(one) for one in records if one.kind == "chapter"]
     lines = whole_story(stored.document, chapters)
     evidence = [_evidence(one) for one in records if one.kind in ("evidence", "late-end", "alert")]

@@ -215,7 +215,7 @@ def _started(value: str | float | None) -> int | None:
 @router.post("/{pilot}/log")
 async def log(desk: TheDesk, who: PilotCaller, pilot: str, body: LogIn) -> Response:
     """A piece of a log that someone follows."""
-    followers = desk.logs.get(body.claim)
+    followers = desk.logs.get((pilot, body.claim))
     if followers:
         for queue in followers:
             if not queue.full():
