@@ -12,19 +12,24 @@ from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.tables import LAYOUT, layout, metadata
 from holdfast.ports.errors import Permanent
 
+ANSWER_SECONDS = 30.0
+"""How long an answer is waited for; after it a read is `Transient` and the outcome of a write unknown."""
+
 
 class SqlDatabase:
     """A PostgreSQL database (`postgresql://…`) or a SQLite file (`sqlite:///…`)."""
 
-    def __init__(self, url: str, *, schema: str | None = None, connections: int = 8) -> None:
+    def __init__(
+        self, url: str, *, schema: str | None = None, connections: int = 8, timeout: float = ANSWER_SECONDS
+    ) -> None:
         """`schema` is for PostgreSQL alone, made where it is missing. SQLite has one connection more, to write."""
         place = make_url(url)
         name = place.get_backend_name()
         self.dialect: Dialect
         if name == "postgresql":
-            self.dialect = Postgres(place, schema, connections)
+            self.dialect = Postgres(place, schema, connections, timeout)
         elif name == "sqlite" and place.database not in (None, "", ":memory:") and schema is None:
-            self.dialect = Sqlite(place, connections)
+            self.dialect = Sqlite(place, connections, timeout)
         else:
             raise Permanent("a SQL store is a PostgreSQL database or a SQLite file")
 

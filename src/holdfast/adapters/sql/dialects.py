@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import orjson
 from sqlalchemy import (
     URL,
+    BigInteger,
+    Boolean,
     ColumnElement,
     Connection,
     Executable,
@@ -32,10 +34,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.sql.schema import Column
 
 from holdfast.adapters.sql.rows import Row
-
-CONNECT_SECONDS = 10
-ANSWER_SECONDS = 30
-"""How long an answer is waited for; after it a read is `Transient` and a write unknown."""
 
 
 class Dialect(Protocol):
@@ -73,7 +71,7 @@ class Dialect(Protocol):
 class Postgres:
     """Statements commit by themselves where one is enough: one round trip, durable when it is answered."""
 
-    def __init__(self, url: URL, schema: str | None, connections: int) -> None:
+    def __init__(self, url: URL, schema: str | None, connections: int, timeout: float) -> None:
         settings = {"application_name": "holdfast"}
         if schema is not None:
             settings["search_path"] = '"' + schema.replace('"', '""') + '"'
@@ -82,8 +80,9 @@ class Postgres:
             url.set(drivername="postgresql+asyncpg"),
             pool_size=connections,
             max_overflow=0,
-            pool_timeout=ANSWER_SECONDS,
-            connect_args={"timeout": CONNECT_SECONDS, "command_timeout": ANSWER_SECONDS, "server_settings": settings},
+            pool_timeout=timeout,
+            hide_parameters=True,
+            connect_args={"timeout": timeout, "command_timeout": timeout, "server_settings": settings},
         )
         self.reader = self.writer.execution_options(isolation_level="AUTOCOMMIT")
         event.listen(self.writer.sync_engine, "connect", _never_answer_early)
@@ -129,13 +128,22 @@ def _never_answer_early(connection: Any, _: object) -> None:
         "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
     )
     cursor.close()
+    connection.commit()
 
 
 async def _run(connection: AsyncConnection, table: Table, statement: Executable, rows: Sequence[Row]) -> set[str]:
-    # Everyone takes the locks of rows in the order of their ids, so that no two wait for each other.
+    # Everyone takes the locks of rows in the order in which they are sent, that of their ids, so that no two wait for
+    # each other. If the planner should choose another order, a deadlock is an unknown outcome like any other.
     columns = zip(*sorted(rows, key=_id), strict=True)
-    arrays = {f"{place.name}s": list(values) for place, values in zip(table.columns, columns, strict=True)}
+    arrays = {f"{place.name}s": _array(place, values) for place, values in zip(table.columns, columns, strict=True)}
     return set((await connection.execute(statement, arrays)).scalars())
+
+
+def _array(place: Column[Any], values: tuple[Any, ...]) -> list[Any] | str:
+    """The values of one column. Numbers are sent as one text: the driver looks at each number of a list for long."""
+    if isinstance(place.type, BigInteger | Boolean):
+        return "{" + str(values)[1:-1].rstrip(",").replace("None", "NULL") + "}"
+    return list(values)
 
 
 def _id(row: Row) -> str:
@@ -149,9 +157,15 @@ def _plain(place: Column[Any]) -> Any:
 
 def _sent(table: Table) -> Any:
     """The rows of a call as a table: one array a column, so the statement is the same for any number of rows."""
-    arrays = (bindparam(f"{place.name}s", type_=ARRAY(_plain(place), dimensions=1)) for place in table.columns)
     names = (column(place.name, _plain(place)) for place in table.columns)
-    return func.unnest(*arrays).table_valued(*names, name="sent").render_derived()
+    return func.unnest(*map(_sent_array, table.columns)).table_valued(*names).render_derived(name="sent")
+
+
+def _sent_array(place: Column[Any]) -> ColumnElement[Any]:
+    array = ARRAY(_plain(place), dimensions=1)
+    if isinstance(place.type, BigInteger | Boolean):
+        return cast(bindparam(f"{place.name}s", type_=Text()), array)
+    return bindparam(f"{place.name}s", type_=array)
 
 
 def _value(sent: Any, place: Column[Any]) -> ColumnElement[Any]:
@@ -172,30 +186,27 @@ def _create_many(table: Table) -> Executable:
 def _rewrite_many(table: Table) -> Executable:
     sent = _sent(table)
     standing = (table.c.id == sent.c.id) & (table.c.version == sent.c.version - 1)
-    locked = (
-        select(table.c.id)
-        .select_from(table)
-        .join(sent, standing)
-        .order_by(table.c.id)
-        .with_for_update(key_share=True, of=table)
-        .cte("locked")
-    )
     values = {place: _value(sent, place) for place in table.columns if not place.primary_key}
-    return update(table).values(values).where(standing, table.c.id == locked.c.id).returning(table.c.id)
+    return update(table).values(values).where(standing).returning(table.c.id)
 
 
 class Sqlite:
     """One connection writes, and several read beside it (write-ahead log); a commit is on disk when it is answered."""
 
-    def __init__(self, url: URL, connections: int) -> None:
+    def __init__(self, url: URL, connections: int, timeout: float) -> None:
         place = url.set(drivername="sqlite+aiosqlite")
         # The driver must not begin transactions by itself: it would begin them without the lock.
-        arguments = {"timeout": ANSWER_SECONDS, "isolation_level": None}
-        self.writer = create_async_engine(
-            place, pool_size=1, max_overflow=0, pool_timeout=ANSWER_SECONDS, connect_args=arguments
-        )
-        self.reader = create_async_engine(
-            place, pool_size=connections, max_overflow=0, pool_timeout=ANSWER_SECONDS, connect_args=arguments
+        arguments = {"timeout": timeout, "isolation_level": None}
+        self.writer, self.reader = (
+            create_async_engine(
+                place,
+                pool_size=size,
+                max_overflow=0,
+                pool_timeout=timeout,
+                hide_parameters=True,
+                connect_args=arguments,
+            )
+            for size in (1, connections)
         )
         for engine in (self.writer, self.reader):
             event.listen(engine.sync_engine, "connect", _prepare_sqlite)
@@ -239,7 +250,7 @@ class Sqlite:
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
     cursor = connection.cursor()
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "temp_store = MEMORY", "cache_size = -65536"):
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "temp_store = MEMORY", "mmap_size = 268435456"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 

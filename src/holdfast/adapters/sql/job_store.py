@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import orjson
 from sqlalchemy import Executable, select
 
-from holdfast.adapters.sql.database import SqlDatabase
+from holdfast.adapters.sql.database import ANSWER_SECONDS, SqlDatabase
 from holdfast.adapters.sql.errors import VENDOR_ERRORS, meaning, translated
 from holdfast.adapters.sql.rows import (
     TERM,
@@ -43,8 +43,10 @@ _NOT_THERE = Conflicted("it is not at the expected version")
 class SqlJobStore:
     """Fills the port `JobStore`."""
 
-    def __init__(self, url: str, *, schema: str | None = None, connections: int = 8) -> None:
-        self.database = SqlDatabase(url, schema=schema, connections=connections)
+    def __init__(
+        self, url: str, *, schema: str | None = None, connections: int = 8, timeout: float = ANSWER_SECONDS
+    ) -> None:
+        self.database = SqlDatabase(url, schema=schema, connections=connections, timeout=timeout)
 
     async def open(self) -> None:
         await self.database.open()

@@ -20,7 +20,7 @@ TERM = 1
 """A SQL store has one history, so all its versions are of one term."""
 
 _ESCAPE = "\ue000"
-_LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1
 _MAX_KEY = 1000
 """Bytes of a text that an index holds; PostgreSQL takes about 2,700 for all columns of an index together."""
 
@@ -62,7 +62,7 @@ def job_row(document: JobDocument, version: int) -> Row:
         texts = [escaped(text) for text in texts]
     numbers = [get(name) for name in OWN_NUMBERS] + derived_numbers
     for number in numbers:
-        if number is not None and not -_LARGEST <= number <= _LARGEST:
+        if number is not None and not -LARGEST <= number <= LARGEST:
             raise Permanent(f"job {document.id!r} has a number beyond 64 bits: {number}")
     for key in (document.id, document.specification, derived_text[0], derived_text[2]):
         check_key(key, document.id)

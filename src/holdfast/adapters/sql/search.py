@@ -10,7 +10,7 @@ import orjson
 from sqlalchemy import Column, ColumnElement, Select, and_, bindparam, false, func, literal, or_, select, tuple_
 
 from holdfast.adapters.sql.dialects import Dialect
-from holdfast.adapters.sql.rows import escaped, label, unescaped
+from holdfast.adapters.sql.rows import LARGEST, escaped, label, unescaped
 from holdfast.adapters.sql.tables import jobs
 from holdfast.ports.errors import Permanent
 from holdfast.ports.job_store import COUNT_FIELDS, MAX_PAGE, NUMBER_FIELDS, SORT_FIELDS, TEXT_FIELDS, JobQuery
@@ -105,8 +105,8 @@ def conditions(dialect: Dialect, query: JobQuery) -> list[ColumnElement[bool]]:
             wanted.append(place == values[0])
         else:
             wanted.append(dialect.any_of(place, values) if values else false())
-    wanted.extend(_field(field, NUMBER_FIELDS) >= bound for field, bound in query.at_least.items())
-    wanted.extend(_field(field, NUMBER_FIELDS) <= bound for field, bound in query.at_most.items())
+    wanted.extend(_field(field, NUMBER_FIELDS) >= _bound(bound) for field, bound in query.at_least.items())
+    wanted.extend(_field(field, NUMBER_FIELDS) <= _bound(bound) for field, bound in query.at_most.items())
     wanted.extend(dialect.labelled(jobs.c.labels, label(key, value)) for key, value in query.labels.items())
     if query.held is not None:
         wanted.append(jobs.c.held.is_(query.held))
@@ -119,6 +119,12 @@ def _field(name: str, known: frozenset[str]) -> Column[Any]:
     if name not in known:
         raise Permanent(f"jobs are not searched by {name!r}")
     return jobs.c[name]
+
+
+def _bound(number: int) -> int:
+    if abs(number) > LARGEST:
+        raise Permanent(f"a bound is beyond 64 bits: {number}")
+    return number
 
 
 def write_cursor(sort: str, value: str | int | None, job: str) -> str:
@@ -142,5 +148,5 @@ def _fits(value: object, place: Column[Any]) -> bool:
     if value is None:
         return bool(place.nullable)
     if place.name in NUMBER_FIELDS:
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
     return isinstance(value, str) and "\0" not in value

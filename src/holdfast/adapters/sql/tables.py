@@ -15,7 +15,6 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
-    String,
     Table,
     Text,
     text,
@@ -28,7 +27,7 @@ LAYOUT = 1
 metadata = MetaData()
 
 # In the order of code points, as SQLite and OpenSearch sort, whatever the database's own language is.
-_TEXT = Text().with_variant(String(collation="C"), "postgresql")
+_TEXT = Text().with_variant(Text(collation="C"), "postgresql")
 _OFTEN_REWRITTEN = {"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_analyze_scale_factor": "0.05"}
 
 OWN_TEXT = ("tenant", "name", "owner", "team", "specification", "phase", "state")
