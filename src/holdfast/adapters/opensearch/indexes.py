@@ -8,6 +8,7 @@ fields survive an older writer's rewriting, and the large parts (history, parame
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -93,17 +94,20 @@ class Layout:
 async def make_indexes(hosts: Hosts, layout: Layout) -> None:
     """Make what is missing, and refuse a cluster that could lose acknowledged writes."""
     await _check_server(hosts, layout)
-    for kind in FIELDS:
-        try:
-            found = await hosts.read(f"/{layout.alias(kind)}/_settings", method="GET", params={})
-        except NotFound:
-            await _create(hosts, layout, kind)
-            continue
-        for name, one in found.items():
-            if one["settings"]["index"].get("translog", {}).get("durability", "request") != "request":
-                raise Permanent(f"index {name} must have translog.durability request: it may lose acknowledged writes")
-        body = {"dynamic": False, "properties": dict(FIELDS[kind])}
-        await hosts.read(f"/{layout.alias(kind)}/_mapping", body, method="PUT", params={})
+    await asyncio.gather(*(_make(hosts, layout, kind) for kind in FIELDS))
+
+
+async def _make(hosts: Hosts, layout: Layout, kind: str) -> None:
+    try:
+        found = await hosts.read(f"/{layout.alias(kind)}/_settings", method="GET", params={})
+    except NotFound:
+        await _create(hosts, layout, kind)
+        return
+    for name, one in found.items():
+        if one["settings"]["index"].get("translog", {}).get("durability", "request") != "request":
+            raise Permanent(f"index {name} must have translog.durability request: it may lose acknowledged writes")
+    body = {"dynamic": False, "properties": dict(FIELDS[kind])}
+    await hosts.read(f"/{layout.alias(kind)}/_mapping", body, method="PUT", params={})
 
 
 async def _create(hosts: Hosts, layout: Layout, kind: str) -> None:
