@@ -158,6 +158,9 @@ def main(words: list[str] | None = None) -> int:
     threading.Thread(target=_await_signals, args=(pilot,), name="signals", daemon=True).start()
     try:
         return pilot.run()
+    except OSError as error:
+        print(f"holdfast-pilot: {error}", file=sys.stderr)  # noqa: T201
+        return 2
     except EnrolmentRefusedError as refusal:
         print(f"holdfast-pilot: the server refuses this pilot: {refusal}", file=sys.stderr)  # noqa: T201
         return 2

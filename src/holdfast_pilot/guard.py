@@ -6,7 +6,7 @@ means what it says. It sees the pilot's death as the end of a socket and kills e
 descendants at once. And when the pilot is stopped or starved it still keeps wall limits and the leases of
 payloads with external effects.
 
-Requests come as lines of JSON: ``start``, ``stop``, ``lease``. Answers go the same way: ``started``, ``end``.
+Requests come as lines of JSON: ``start``, ``stop``, ``lease``. Answers go the same way: ``ready``, ``started``, ``end``.
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ class Guard:
         self._link.settimeout(0)
         self._selector.register(self._link, selectors.EVENT_READ, self._on_link)
         self._selector.register(wake_read, selectors.EVENT_READ, lambda _: self._on_deaths(wake_read))
+        self._tell({"event": "ready"})
         while self._alive:
             for key, mask in self._selector.select(self._until_next()):
                 key.data(mask)

@@ -29,33 +29,36 @@ _ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from holdfast_pilot.guard
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
+NO_GUARD = "no-guard"
+_GUARD_SECONDS = 10.0
+
+
 class _Waiting:
-    def __init__(self) -> None:
+    def __init__(self, external: bool) -> None:  # noqa: FBT001
+        self.external = external
         self.done = threading.Event()
         self.pid = 0
-        self.external = False
         self.outcome: Outcome | None = None
 
 
 class GuardLink:
     """Runs payloads through the guard; one call a slot, any number at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        self._on_lost = on_lost  # called when no guard can be had: this pilot can run nothing
         self._lock = threading.Lock()
         self._waiting: dict[str, _Waiting] = {}
         self._lease_until: float | None = None
         self._closing = False
+        self._ready = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._reader: threading.Thread | None = None
         with self._lock:
             self._launch()
-
-    @property
-    def pid(self) -> int:
-        """The guard's process id."""
-        with self._lock:
-            return self._process.pid if self._process else 0
+        if not self._ready.wait(_GUARD_SECONDS):
+            self.close()
+            raise OSError("the guard of payloads does not start on this machine")
 
     def run(self, payload: Payload, *, stop_why: Callable[[], str]) -> Outcome:
         """Run a payload to its end.
@@ -63,25 +66,36 @@ class GuardLink:
         ``stop_why`` is asked once the guard has the payload: a stop that was ordered a moment before could
         not reach the guard, since there was nothing to stop yet.
         """
-        waiting = _Waiting()
-        with self._lock:
-            if self._closing:
-                return Outcome(start_error="the pilot is ending")
-            self._waiting[payload.claim] = waiting
-            waiting.external = payload.external
-            try:
-                if payload.external:
-                    self._send({"do": "lease", "until": self._lease_until})
-                self._send({"do": "start", **asdict(payload)})
-            except OSError as error:
-                # The reader sees the same end of the socket and starts another guard.
-                del self._waiting[payload.claim]
-                return Outcome(start_error=f"the guard does not answer: {error}")
+        waiting = _Waiting(payload.external)
+        give_up = steady() + _GUARD_SECONDS
+        while not self._begin(payload, waiting):
+            if self._closing or steady() > give_up:
+                self._on_lost()
+                return Outcome(stopped_for=NO_GUARD)
+            time.sleep(0.02)
         why = stop_why()
         if why:
             self.stop(payload.claim, why)
         waiting.done.wait()
         return waiting.outcome or Outcome(start_error="the guard gave no outcome")
+
+    def _begin(self, payload: Payload, waiting: _Waiting) -> bool:
+        """Hand a payload to the guard; false when there is none just now, and then it has surely not begun."""
+        with self._lock:
+            try:
+                if self._socket is None and not self._closing:
+                    self._launch()
+                if not self._ready.is_set():
+                    return False
+                self._waiting[payload.claim] = waiting
+                if payload.external:
+                    self._send({"do": "lease", "until": self._lease_until})
+                self._send({"do": "start", **asdict(payload)})
+            except OSError as error:
+                log.warning("the guard cannot be reached: %s", error)
+                self._waiting.pop(payload.claim, None)
+                return False
+            return True
 
     def stop(self, claim: str, why: str) -> None:
         """Ask for a payload's end: SIGTERM to its group, after its grace SIGKILL."""
@@ -122,6 +136,7 @@ class GuardLink:
                 start_new_session=True,
             )
         self._socket = ours
+        self._ready.clear()
         self._reader = threading.Thread(target=self._read, args=(ours, self._process), name="guard-link", daemon=True)
         self._reader.start()
 
@@ -136,8 +151,11 @@ class GuardLink:
         self._after_death(process)
 
     def _hear(self, event: dict[str, Any]) -> None:
-        claim = event.pop("claim")
         kind = event.pop("event")
+        if kind == "ready":
+            self._ready.set()
+            return
+        claim = event.pop("claim")
         with self._lock:
             waiting = self._waiting.get(claim)
             if waiting is None:
@@ -154,17 +172,14 @@ class GuardLink:
         with self._lock:
             orphaned, self._waiting = self._waiting, {}
             self._socket = None
+            self._ready.clear()
             for waiting in orphaned.values():
                 if waiting.pid:
                     with contextlib.suppress(OSError):
                         os.killpg(waiting.pid, signal.SIGKILL)
             self._end_orphans()
-            if not self._closing:
-                log.error("the guard died (%s); starting another", process.returncode)
-                try:
-                    self._launch()
-                except OSError as error:
-                    log.critical("no guard can be started: %s", error)
+        if not self._closing:
+            log.error("the guard died (%s); the next payload gets another", process.returncode)
         for waiting in orphaned.values():
             waiting.outcome = Outcome(
                 signal=int(signal.SIGKILL),

@@ -96,10 +96,10 @@ class Pilot:
     def run(self) -> int:
         """Live; gives the exit code. Raises EnrolmentRefusedError."""
         # What can fail on this machine fails before the servers count on the pilot.
+        self._guard = GuardLink(lambda: self.drain("no guard can be started"))
         folder = WorkFolder(self._settings.work)
         self._ends = Ends(self._ring, self._identity, folder.spool, on_settled=self._on_settled)
         self._ends.adopt(folder.adopt_leftovers())
-        self._guard = GuardLink()
         try:
             enrolled_at = self._enrol()
             return 0 if enrolled_at is None else self._work(folder, enrolled_at)

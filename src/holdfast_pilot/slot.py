@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from holdfast_pilot.clock import stamp
+from holdfast_pilot.guard_link import NO_GUARD
 from holdfast_pilot.outputs import (
     OutputFailedError,
     OutputMissingError,
@@ -28,7 +29,7 @@ log = logging.getLogger("holdfast_pilot")
 
 # What an end says when the pilot stopped a payload. Everything else that was stopped died by a signal, and
 # its log says why: only a real cancel may be called one, since the servers close the job for it.
-_STOPPED = {"cancelled": "cancelled", "wall-limit": "wall-limit"}
+_STOPPED = {"cancelled": "cancelled", "wall-limit": "wall-limit", NO_GUARD: "not-started"}
 
 
 def make_end(
