@@ -241,7 +241,7 @@ class TestCursors:
                 urlsafe_b64encode(json.dumps(parts).encode()).decode()
                 for parts in (
                     None, 7, [], ["created"], ["created", 1], ["created", "x", "job-1"], ["created", True, "job-1"],
-                    ["created", 1.5, "job-1"], ["created", 2**80, "job-1"], ["created", [1], "job-1"],
+                    ["created", 1.5, "job-1"], ["created", 2**63, "job-1"], ["created", 2**80, "job-1"], ["created", [1], "job-1"],
                     ["created", 1, None], ["-created", 1, "job-1"], ["name", "x", "job-1"],
                 )
             ),
@@ -273,9 +273,12 @@ class TestRefusals:
             JobQuery(at_least={"name": 1}),
             JobQuery(at_most={"version": 1}),
             JobQuery(at_most={"rev; DROP TABLE jobs": 1}),
+            JobQuery(at_most={"memory": 2**63}),
+            JobQuery(at_least={"created": -(2**70)}),
         ],
+        ids=lambda query: str([*query.anyof.items(), *query.at_least.items(), *query.at_most.items()]),
     )
-    async def test_unknown_fields_in_filters(self, filled: Filled, query: JobQuery) -> None:
+    async def test_unknown_fields_and_huge_bounds_in_filters(self, filled: Filled, query: JobQuery) -> None:
         store, _ = filled
         with pytest.raises(Permanent):
             await store.search(query)

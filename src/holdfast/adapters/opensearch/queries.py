@@ -34,9 +34,9 @@ def query_of(query: JobQuery) -> dict[str, Any]:
         filters.append({"ids": {"values": list(values)}} if name == "id" else _any(name, values))
     bounds: dict[str, dict[str, int]] = {}
     for name, least in query.at_least.items():
-        bounds.setdefault(_known(name, NUMBER_FIELDS), {})["gte"] = least
+        bounds.setdefault(_known(name, NUMBER_FIELDS), {})["gte"] = _whole(least)
     for name, most in query.at_most.items():
-        bounds.setdefault(_known(name, NUMBER_FIELDS), {})["lte"] = most
+        bounds.setdefault(_known(name, NUMBER_FIELDS), {})["lte"] = _whole(most)
     filters += [{"range": {name: bound}} for name, bound in bounds.items()]
     filters += [{"term": {LABEL_FIELD: label_pair(key, value)}} for key, value in query.labels.items()]
     if query.held is not None:
@@ -91,7 +91,16 @@ def _after(cursor: str, sort: str, length: int) -> list[Any]:
     first_good = (isinstance(values[0], int) and numbers) or (isinstance(values[0], str | None) and not numbers)
     if not first_good or not isinstance(values[-1], str | int) or isinstance(values[0], bool):
         raise Permanent("the cursor is not one of ours")
+    if numbers:
+        _whole(values[0])
     return list(values)
+
+
+def _whole(number: int) -> int:
+    """A number that the store's 64 bits can hold."""
+    if not -(2**63) <= number < 2**63:
+        raise Permanent(f"{number} is beyond 64 bits")
+    return number
 
 
 def counting(query: JobQuery, by: str) -> dict[str, Any]:
