@@ -241,8 +241,8 @@ class TestCursors:
                 urlsafe_b64encode(json.dumps(parts).encode()).decode()
                 for parts in (
                     None, 7, [], ["created"], ["created", 1], ["created", "x", "job-1"], ["created", True, "job-1"],
-                    ["created", 1.5, "job-1"], ["created", 2**63, "job-1"], ["created", 2**80, "job-1"], ["created", [1], "job-1"],
-                    ["created", 1, None], ["-created", 1, "job-1"], ["name", "x", "job-1"],
+                    ["created", 1.5, "job-1"], ["created", 2**63, "job-1"], ["created", 2**80, "job-1"],
+                    ["created", [1], "job-1"], ["created", 1, None], ["-created", 1, "job-1"], ["name", "x", "job-1"],
                 )
             ),
         ],
