@@ -116,7 +116,7 @@ class ServerParts:
         self.beats = KeepBeats(
             parts.pilots, clock, server=self.name, url=parts.settings.public_url, shared_out=self.claims.own
         )
-        self.channels = HoldChannels(store, parts.pilots, self.beats, parts.release, clock)
+        self.channels = HoldChannels(store, parts.pilots, self.beats, parts.release, clock, granted=self.ends.held_by)
         writer.listeners += [self.claims.notice, self.follow.notice]
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:

@@ -120,7 +120,7 @@ class ClaimJobs:
     async def claim(
         self, *, pilot: str, host: str, tenant: str, free: Resources, most: int, wait: float, batch: int = 1
     ) -> list[Stored]:
-        """Wait until there is work that fits, at most so long; perhaps none.
+        """Wait until there is work that fits, at most so long; perhaps none. Cancelled, it gives back what it was given.
 
         What is given fits into what is free all at once; with a batch, so often over, one after another.
         """
@@ -133,6 +133,12 @@ class ClaimJobs:
             while not done and request.busy:  # its claims are being written: they must not be lost
                 done, _ = await asyncio.wait({request.answer}, timeout=wait)
             return request.answer.result() if done else []
+        except asyncio.CancelledError:
+            answer = request.answer
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                # Granted at the very moment at which the caller went away.
+                self._spawn(self._give_back(answer.result()))
+            raise
         finally:
             if not request.answer.done():
                 request.answer.cancel()

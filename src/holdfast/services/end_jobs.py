@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -79,6 +79,10 @@ class EndJobs:
                 self._known[stored.document.claim.id] = stored
         while len(self._known) > self.remember:
             self._known.popitem(last=False)
+
+    def held_by(self, pilots: Collection[str]) -> list[Stored]:
+        """The claims given here to these pilots whose ends have not come, as far as they are remembered."""
+        return [one for one in self._known.values() if one.document.claim and one.document.claim.pilot in pilots]
 
     async def end(self, reports: Sequence[EndReport], *, pilot: str, tenant: str) -> Sequence[EndResult]:
         """Commit what these attempts came to; one result each, in order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from holdfast.domain.pilots.pilot import PilotState, newest_session
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError
-from holdfast.ports.job_store import JobStore, Record
+from holdfast.ports.job_store import JobStore, Record, Stored
 from holdfast.ports.pilot_store import PilotStore
 from holdfast.services.keep_beats import KeepBeats
 from holdfast.services.release_claims import ReleaseClaims
@@ -44,6 +44,8 @@ class HoldChannels:
     beats: KeepBeats
     release: ReleaseClaims
     clock: Clock
+    granted: Callable[[Collection[str]], Sequence[Stored]] = lambda _pilots: ()
+    """What this server itself gave to pilots: released first, without waiting for a search to show it."""
     grace: float = 0.3
     """Seconds for a pilot that lost its channel to show a newer one."""
     every: float = 1.0
@@ -117,6 +119,7 @@ class HoldChannels:
             return
         self.deaths += len(dead)
         reason = "its pilot died: the channel it held closed"
+        await self.release.release(self.granted(dead), by="server", reason=reason, overlap_possible=False)
         await self.release.of_pilots(dead, by="server", reason=reason, overlap_possible=False)
         for pilot in dead:
             self.beats.forget(pilot)

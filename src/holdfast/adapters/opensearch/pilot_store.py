@@ -17,6 +17,8 @@ class OpenSearchPilotStore:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._shown: set[str] = set()
+        """Sheets written here that searches show."""
 
     async def put_pilot(self, pilot: Pilot, expected: Version | None) -> WriteResult:
         line = (pilot.id, expected, to_json(pilot_to_json(pilot), f"pilot {pilot.id!r}"))
@@ -41,16 +43,25 @@ class OpenSearchPilotStore:
         name = f"{sheet.server}/{sheet.bucket}"
         body = to_json(sheet_to_json(sheet) | {"sheet": name}, f"sheet {name!r}")
         await self._cluster.overwrite("beats", name, body)
+        if name not in self._shown:
+            # Once shown, a sheet is found by any search, and its newest content is had without a refresh.
+            await self._cluster.refresh("beats")
+            self._shown.add(name)
 
     async def sheets(self, *, fresh: bool = False) -> Sequence[BeatSheet]:
-        if fresh:
-            await self._cluster.refresh("beats")
-        return [sheet_from_json(source) for source in await self._sheets({"match_all": {}})]
+        found = await self._sheets({"match_all": {}})
+        if fresh and found:
+            # A refresh takes longer than anything else here, and a dead pilot's jobs wait for this answer.
+            hits = await self._cluster.get("beats", [source["sheet"] for source in found])
+            found = [hit["_source"] for hit in hits]
+        return [sheet_from_json(source) for source in found]
 
     async def drop_sheets(self, server: str) -> None:
         await self._cluster.refresh("beats")
         found = await self._sheets({"term": {"server": server}})
-        await self._cluster.remove("beats", [source["sheet"] for source in found])
+        names = [source["sheet"] for source in found]
+        await self._cluster.remove("beats", names)
+        self._shown.difference_update(names)
 
     async def _sheets(self, query: dict[str, Any]) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []

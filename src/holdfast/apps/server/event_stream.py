@@ -1,14 +1,17 @@
-"""Server-sent events that notice at once when the reader is gone or the server stops."""
+"""Answers that take long and notice at once when the caller is gone or the server stops."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import suppress
+from typing import Any, TypeVar
 
 import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+T = TypeVar("T")
 
 
 def event(name: str, data: object, *, number: str | None = None) -> bytes:
@@ -53,3 +56,20 @@ class EventStream(Response):
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, stopping: asyncio.Event) -> T | None:
+    """Carry on only while someone waits for the answer and the server runs; None when the work was given up."""
+    task = asyncio.create_task(work)
+    reasons = [asyncio.create_task(_until_gone(receive)), asyncio.create_task(stopping.wait())]
+    try:
+        await asyncio.wait([task, *reasons], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            return await task
+        return None
+    finally:
+        for one in (task, *reasons):
+            one.cancel()
+        await asyncio.gather(task, *reasons, return_exceptions=True)

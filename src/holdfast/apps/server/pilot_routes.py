@@ -7,10 +7,10 @@ import secrets
 from collections.abc import AsyncGenerator
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from holdfast.apps.server.desk import Desk, Enroller, LatePilot, PilotCaller, TheDesk
-from holdfast.apps.server.event_stream import EventStream, event
+from holdfast.apps.server.event_stream import EventStream, event, while_wanted
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import BeatIn, ClaimIn, EndIn, EndsIn, LogIn, PilotIn
 from holdfast.apps.server.problems import Problem
@@ -114,11 +114,11 @@ async def beat(desk: TheDesk, who: PilotCaller, pilot: str, body: BeatIn) -> Res
 
 
 @router.post("/{pilot}/claims")
-async def claim(desk: TheDesk, who: PilotCaller, pilot: str, body: ClaimIn) -> Response:
-    """Wait for work that fits."""
+async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, body: ClaimIn) -> Response:
+    """Wait for work that fits. A pilot that is gone by then gets none: its jobs would wait for its lease to end."""
     known = await _pilot_host(desk, pilot, who)
     services = desk.services
-    granted = await services.claims.claim(
+    asking = services.claims.claim(
         pilot=pilot,
         host=known,
         tenant=who.tenant,
@@ -127,6 +127,7 @@ async def claim(desk: TheDesk, who: PilotCaller, pilot: str, body: ClaimIn) -> R
         batch=body.batch,
         wait=body.wait,
     )
+    granted = await while_wanted(asking, request.receive, desk.stopping) or []
     services.ends.granted(granted)
     specs = await _specifications(desk, granted)
     return json_answer({"claims": [_claim_json(one, specs[one.document.specification]) for one in granted]})
