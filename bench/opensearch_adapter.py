@@ -15,13 +15,17 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from secrets import token_hex
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 import aiohttp
 import orjson
+import uvloop
 
+from bench.harness import Run, measure, opensearch_pid, paired, rates
 from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
 from holdfast.adapters.opensearch.queries import page_of
 from holdfast.domain.jobs.claim import Applied, claim, end
@@ -36,30 +40,14 @@ START = 1_760_000_000_000
 OWNERS = ("alice", "bob", "chandra", "dimitra")
 BULK = 500
 CREATE_BULK = 1_000
+SOME_SLOTS = frozenset(range(0, 1024, 4))
+WINDOWS = 20
+MOST_CLAIMS = 40_000
+PAIRS = 10
 SPECIFICATION = Specification(
     "sha256:" + "5d" * 32, "physics", "reconstruct", ("./run", "--index", "{index}"),
     resources=Resources(1, 2 << 30, 1 << 30, 0, 3600),
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What some work took."""
-
-    items: int
-    seconds: float
-    client: float
-    server: float
-
-    @property
-    def rate(self) -> float:
-        return self.items / self.seconds
-
-    def __str__(self) -> str:
-        return (
-            f"{self.rate:>9,.0f}/s   client {1e6 * self.client / self.items:6.1f} µs   "
-            f"server {1e6 * self.server / self.items:6.1f} µs of CPU each"
-        )
 
 
 class Node:
@@ -85,21 +73,17 @@ class Node:
             assert response.status < 300, answer
             return answer
 
-    async def cpu(self) -> float:
-        nodes = (await self.ask("GET", "/_nodes/stats/process"))["nodes"]
-        assert isinstance(nodes, dict)
-        return float(sum(node["process"]["cpu"]["total_in_millis"] for node in nodes.values())) / 1000
+    async def deleted(self, index: str) -> int:
+        """Earlier versions that merges have not removed yet."""
+        await self.ask("POST", f"/{index}/_refresh")
+        total = (await self.ask("GET", f"/{index}/_stats/docs"))["_all"]
+        assert isinstance(total, dict)
+        return int(total["primaries"]["docs"]["deleted"])
 
     async def size(self, index: str) -> int:
         total = (await self.ask("GET", f"/{index}/_stats/store"))["_all"]
         assert isinstance(total, dict)
         return int(total["primaries"]["store"]["size_in_bytes"])
-
-    async def measure(self, items: int, work: Callable[[], Awaitable[object]]) -> Cost:
-        server, client, begun = await self.cpu(), time.process_time(), time.perf_counter()
-        await work()
-        seconds, client = time.perf_counter() - begun, time.process_time() - client
-        return Cost(items, seconds, client, await self.cpu() - server)
 
 
 def make_jobs(first: int, count: int) -> list[JobDocument]:
@@ -169,7 +153,7 @@ def claimed(one: Stored) -> Change:
 
 def ended(document: JobDocument, version: Version) -> Change:
     assert document.claim is not None
-    manifest = Manifest(f"work/{document.id}/{document.attempt}/manifest.json", "ab" * 32, 3, 123_456_789)
+    manifest = Manifest(f"work/{document.id}/{document.attempt}/manifest.json", token_hex(32), 3, 123_456_789)
     ending = Ending(
         document.token, document.claim.id, Outcome.OK, "exit", 0, None, START + 10**6, 812.25, 790.5, 1 << 30,
         document.claim.host, manifest,
@@ -219,101 +203,166 @@ def bulks_of(changes: Sequence[Change]) -> list[Bulk]:
     return [pairs[start : start + BULK] for start in range(0, len(pairs), BULK)]
 
 
-async def claims(node: Node, store: OpenSearchJobStore, count: int) -> tuple[Cost, Cost, list[Change]]:
-    """Claims by the adapter and by the bare loop, in turn, so that both see the same machine."""
-    index = store.cluster.layout.alias("jobs")
-    half = count // 2
-    found = await candidates(store, OWNERS[0], count)
-    mine = bulks_of([claimed(one) for one in found[:half]])
-    bare = bulks_of([claimed(one) for one in found[half:]])
-    costs: tuple[list[Cost], list[Cost]] = ([], [])
-    taken: list[tuple[JobDocument, Version]] = []
-    step = max(1, len(mine) // 10)
-    for start in range(0, len(mine), step):
-        some, others = mine[start : start + step], bare[start : start + step]
-
-        async def by_adapter(some: Sequence[Bulk] = some) -> None:
-            taken.extend(await adapter_loop(store, some))
-
-        async def by_hand(others: Sequence[Bulk] = others) -> None:
-            taken.extend(await bare_loop(node, index, others))
-
-        costs[0].append(await node.measure(sum(map(len, some)), by_adapter))
-        costs[1].append(await node.measure(sum(map(len, others)), by_hand))
-    total_adapter, total_bare = (
-        Cost(*(sum(getattr(one, name) for one in side) for name in ("items", "seconds", "client", "server")))
-        for side in costs
-    )
-    return total_adapter, total_bare, [ended(document, version) for document, version in taken]
+def split(changes: Sequence[Change], parts: int) -> list[list[Bulk]]:
+    bulks = bulks_of(changes)
+    step = max(1, len(bulks) // parts)
+    return [bulks[start : start + step] for start in range(0, len(bulks), step)][:parts]
 
 
-async def figures(node: Node, count: int) -> list[str]:
-    store = OpenSearchJobStore([node.url], prefix=f"bench-{uuid4().hex[:8]}", timeout=60.0)
-    await store.open()
-    index = store.cluster.layout.alias("jobs")
-    try:
-        lines = [f"{count:,} available jobs, 4 lanes"]
-        before, client = await node.cpu(), time.process_time()
-        spent = await create(store, 0, count)
-        server = await node.cpu() - before
-        lines.append(
-            f"  create, bulks of {CREATE_BULK:,}: {count / spent:,.0f}/s, server {1e6 * server / count:.1f} µs of CPU each"
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One store with so many available jobs, its node, and the two processes whose CPU is counted."""
+
+    node: Node
+    store: OpenSearchJobStore
+    processes: Mapping[str, int]
+    jobs: int
+
+    @property
+    def index(self) -> str:
+        return self.store.cluster.layout.alias("jobs")
+
+    async def created(self) -> str:
+        spent = 0.0
+
+        async def work() -> int:
+            nonlocal spent
+            spent = await create(self.store, 0, self.jobs)
+            return self.jobs
+
+        run = await measure("create", work, self.processes)
+        await self.store.refresh()
+        size = await self.node.size(self.index)
+        return (
+            f"  create, bulks of {CREATE_BULK:,}: {self.jobs / spent:,.0f}/s, "
+            f"{1e6 * run.cpu['store'] / self.jobs:.0f} µs of store CPU each; {size / self.jobs:,.0f} B a job"
         )
-        progress(f"{count:,} created in {time.process_time() - client:.0f} s of client CPU")
-        await store.refresh()
-        lines.append(f"  stored before claims: {await node.size(index) / count:,.0f} B a job")
+
+    async def window(self, size: int, slots: frozenset[int] | None) -> str:
+        async def work() -> int:
+            found = 0
+            for _ in range(WINDOWS):
+                found += len((await self.store.search(queue("bob", slots), sort="rank", limit=size)).jobs)
+            return found
+
+        async def search() -> None:
+            await self.store.search(queue("bob", slots), sort="rank", limit=size)
+
+        async def search_alone() -> None:
+            await self.store.cluster.search("jobs", page_of(queue("bob", slots), "rank", size, None))
+
+        whole, alone = await median_ms(search), await median_ms(search_alone)
+        run = await measure(f"window of {size:,}", work, self.processes)
+        spent = {name: 1e6 * used / run.operations for name, used in run.cpu.items()}
+        return (
+            f"  window of {size:,} ({run.operations // WINDOWS:,} there), "
+            f"{'all' if slots is None else len(slots)} slots: {whole:.0f} ms, "
+            f"{alone:.0f} ms of it the search; CPU a candidate: store {spent['store']:.0f} µs, "
+            f"client {spent['client']:.0f} µs"
+        )
+
+    async def counted(self) -> str:
+        async def work() -> None:
+            counts = await self.store.count(JobQuery(states=frozenset({State.AVAILABLE})), by="lane")
+            assert sum(counts.values()) == self.jobs
+
+        return f"  count by lane: {await median_ms(work):.1f} ms"
+
+    async def claimed(self) -> tuple[list[str], list[Change]]:
+        """Claims by the adapter and by the bare loop in turn, so that both see the same machine."""
+        each = min(self.jobs * 4 // 5, MOST_CLAIMS) // len(OWNERS)
+        changes = [claimed(one) for owner in OWNERS for one in await candidates(self.store, owner, each)]
+        half = len(changes) // 2
+        taken: list[tuple[JobDocument, Version]] = []
+        runs: list[Run] = []
+        for mine, bare in zip(split(changes[:half], PAIRS), split(changes[half:], PAIRS), strict=True):
+
+            async def by_adapter(some: list[Bulk] = mine) -> int:
+                taken.extend(await adapter_loop(self.store, some))
+                return sum(map(len, some))
+
+            async def by_hand(some: list[Bulk] = bare) -> int:
+                taken.extend(await bare_loop(self.node, self.index, some))
+                return sum(map(len, some))
+
+            runs.append(await measure("adapter", by_adapter, self.processes))
+            runs.append(await measure("bare", by_hand, self.processes))
+        ratio = paired(rates(runs, "adapter"), rates(runs, "bare"))
+        lines = [f"  claims by {told(runs, arm)}" for arm in ("adapter", "bare")]
+        lines.append(f"  claims, adapter to bare loop: {ratio}")
+        return lines, [ended(document, version) for document, version in taken]
+
+    async def finished(self, ends: list[Change]) -> list[str]:
+        async def work() -> int:
+            return len(await adapter_loop(self.store, bulks_of(ends)))
+
+        return [f"  ends by {told([await measure('adapter', work, self.processes)], 'adapter')}"]
+
+
+def told(runs: Sequence[Run], arm: str) -> str:
+    some = [run for run in runs if run.arm == arm]
+    count = sum(run.operations for run in some)
+    spent = {name: 1e6 * sum(run.cpu[name] for run in some) / count for name in some[0].cpu}
+    return (
+        f"{arm}, bulks of {BULK}: {count / sum(run.seconds for run in some):,.0f}/s; "
+        f"CPU each: store {spent['store']:.0f} µs, client {spent['client']:.0f} µs"
+    )
+
+
+async def figures(node: Node, jobs: int) -> list[str]:
+    store = OpenSearchJobStore([node.url], prefix=f"bench-{uuid4().hex[:8]}", timeout=120.0)
+    await store.open()
+    processes = {"store": opensearch_pid(urlsplit(node.url).port or 9200), "client": os.getpid()}
+    bench = Bench(node, store, processes, jobs)
+    try:
+        lines = [f"{jobs:,} available jobs in {len(OWNERS)} lanes", await bench.created()]
         for size in (1_000, 2_000, 5_000):
-            for name, slots in (("all slots", None), ("256 slots", frozenset(range(0, 1024, 4)))):
-
-                async def window(size: int = size, slots: frozenset[int] | None = slots) -> None:
-                    page = await store.search(queue("bob", slots), sort="rank", limit=size)
-                    assert len(page.jobs) == min(size, len(page.jobs))
-
-                async def bare_window(size: int = size, slots: frozenset[int] | None = slots) -> None:
-                    await store.cluster.search("jobs", page_of(queue("bob", slots), "rank", size, None))
-
-                lines.append(
-                    f"  window of {size:,}, {name}: {await median_ms(window):.1f} ms "
-                    f"({await median_ms(bare_window):.1f} ms without reading the documents)"
-                )
-
-        async def counted() -> None:
-            counts = await store.count(JobQuery(states=frozenset({State.AVAILABLE})), by="lane")
-            assert sum(counts.values()) == count
-
-        lines.append(f"  count by lane: {await median_ms(counted):.1f} ms")
-        wanted = min(count // 5, 100_000)
-        progress(f"claiming {wanted:,}")
-        adapter, bare, ends = await claims(node, store, wanted)
-        lines.append(f"  claims by the adapter, bulks of {BULK}: {adapter}")
-        lines.append(f"  claims by a bare loop, bulks of {BULK}: {bare}")
-        lines.append(f"  adapter to bare loop: {adapter.rate / bare.rate:.2f}")
-        ending = await node.measure(len(ends), lambda: adapter_loop(store, bulks_of(ends)))
-        lines.append(f"  ends by the adapter, bulks of {BULK}:   {ending}")
-        return lines
+            lines += [await bench.window(size, slots) for slots in (None, SOME_SLOTS)]
+        lines.append(await bench.counted())
+        claims, ends = await bench.claimed()
+        return lines + claims + await bench.finished(ends)
     finally:
         await node.ask("DELETE", f"/{store.cluster.layout.prefix}-*")
         await store.close()
 
 
-def progress(text: str) -> None:
-    print(f"bench: {text}", file=sys.stderr, flush=True)
+async def finished_size(node: Node, jobs: int) -> str:
+    """What a job takes when it is over and merges have removed its earlier versions."""
+    store = OpenSearchJobStore([node.url], prefix=f"bench-{uuid4().hex[:8]}", timeout=120.0)
+    await store.open()
+    index = store.cluster.layout.alias("jobs")
+    try:
+        for first in range(0, jobs, CREATE_BULK):
+            changes = [Change(job, None) for job in make_jobs(first, CREATE_BULK)]
+            for step in (claimed, lambda one: ended(one.document, one.version)):
+                changes = [step(Stored(*one)) for one in await adapter_loop(store, bulks_of(changes))]
+            await store.write(changes)
+        while await node.deleted(index):
+            # Earlier versions are kept for copies that may ask for them, until a flush and half a minute later.
+            await node.ask("POST", f"/{index}/_flush?force=true")
+            await asyncio.sleep(2)
+            await node.ask("POST", f"/{index}/_forcemerge?max_num_segments=1")
+        return f"a finished job after merging: {await node.size(index) / jobs:,.0f} B"
+    finally:
+        await node.ask("DELETE", f"/{store.cluster.layout.prefix}-*")
+        await store.close()
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     url = os.environ.get("HOLDFAST_TEST_OPENSEARCH", "http://127.0.0.1:9200").split(",")[0]
-    parser.add_argument("--url", default=url, help="one OpenSearch node (default: %(default)s)")
+    parser.add_argument("--url", default=url, help="one OpenSearch node on this machine (default: %(default)s)")
     options = parser.parse_args()
     lines: list[str] = []
     async with Node(options.url) as node:
-        progress("warming up")
+        print("warming up", file=sys.stderr)
         await figures(node, 20_000)
-        for count in options.jobs:
-            lines += await figures(node, count)
+        for jobs in options.jobs:
+            lines += await figures(node, jobs)
+        lines.append(await finished_size(node, 20_000))
     print("\n".join(lines))
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    uvloop.run(main())
