@@ -32,7 +32,7 @@ async def server(domain: Domain) -> AsyncIterator[RunningServer]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def other(domain: Domain, server: RunningServer) -> AsyncIterator[RunningServer]:
     """A second server of the same domain."""
     async with domain.server() as running:

@@ -20,6 +20,8 @@ KINDS = (
     pytest.param("opensearch", marks=pytest.mark.live),
 )
 """Every store that a walk is taken on; the two that need a server are marked."""
+far = pytest.mark.parametrize("store_kind", KINDS[1:], indirect=True, scope="session")
+"""For a test on the stores that are reached over a network."""
 
 
 @asynccontextmanager

@@ -36,6 +36,10 @@ class Settings(BaseModel):
     """Hosts that callbacks may go to; see the how-to on notifications."""
     max_body: int = 64 << 20
     """Bytes that a request may have."""
+    head_seconds: float = Field(default=10.0, gt=0)
+    """Seconds for a client to send the head of its first request; one that is slower is hung up on."""
+    body_seconds: float = Field(default=30.0, gt=0)
+    """Seconds for a client to send a body."""
     scan_every: float = Field(default=1.0, gt=0)
     """Seconds between the keeper's looks at the beats."""
 

@@ -63,7 +63,8 @@ class SubmitJobs:
         return accepted
 
     async def _keep_key(self, tenant: str, key: str, submissions: Sequence[Submission], by: str) -> None:
-        digest = hashlib.sha256(repr((by, submissions)).encode()).hexdigest()
+        asked = orjson.dumps([by, submissions], option=orjson.OPT_SORT_KEYS)
+        digest = hashlib.sha256(asked).hexdigest()
         name = f"key:{tenant}:{hashlib.sha256(key.encode()).hexdigest()}"
         body = {"digest": digest, "jobs": len(submissions)}
         record = Record(id=name, tenant=tenant, kind="key", job="", at=self.clock.now(), body=body)

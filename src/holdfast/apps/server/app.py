@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
@@ -12,48 +11,15 @@ from importlib.metadata import version
 import structlog
 import uvicorn
 from fastapi import FastAPI
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.adapters.prometheus.metrics import Metrics
 from holdfast.apps.server import job_routes, pilot_routes, problems, watch_routes
 from holdfast.apps.server.desk import Desk
+from holdfast.apps.server.gate import Gate, prompt_protocol
 from holdfast.apps.settings import Settings
 from holdfast.apps.wiring import ServerParts, make_parts, run_loops, stop
 
 log = structlog.get_logger()
-
-
-class BoundedBody:
-    """Refuses bodies that are too large, whatever they say of themselves, and measures each request."""
-
-    def __init__(self, app: ASGIApp, most: int, metrics: Metrics) -> None:
-        self.app = app
-        self.most = most
-        self.metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        size = 0
-        started = time.perf_counter()
-
-        async def bounded() -> Message:
-            nonlocal size
-            message = await receive()
-            if message["type"] == "http.request":
-                size += len(message.get("body", b""))
-                if size > self.most:
-                    raise problems.Problem(413, f"a request may have at most {self.most} bytes")
-            return message
-
-        said = dict(scope["headers"]).get(b"content-length", b"0")
-        if not said.isdigit() or int(said) > self.most:
-            await problems.answer(413, f"a request may have at most {self.most} bytes")(scope, receive, send)
-            return
-        await self.app(scope, bounded, send)
-        route = getattr(scope.get("route"), "path", "other")
-        self.metrics.requests.labels(route).observe(time.perf_counter() - started)
 
 
 def make_app(services: ServerParts) -> FastAPI:
@@ -89,7 +55,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(job_routes.router)
     app.include_router(pilot_routes.router)
     app.include_router(watch_routes.router)
-    app.add_middleware(BoundedBody, most=services.parts.settings.max_body, metrics=metrics)
+    app.add_middleware(Gate, settings=services.parts.settings, metrics=metrics)
     return app
 
 
@@ -110,7 +76,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         host=settings.listen,
         port=settings.port,
         loop="none",
-        http="httptools",
+        http=prompt_protocol(settings.head_seconds),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -78,6 +78,7 @@ def job_query(query: QueryParams, tenant: str) -> JobQuery:
         known |= {f"{name}_after", f"{name}_before"}
     states = _states(read)
     labels = _labels(read)
+    anyof = {name: values for name in TEXTS if (values := read.texts(name))}
     held = query.get("held")
     if held not in (None, "true", "false"):
         read.wrong("held", "true or false")
@@ -88,7 +89,7 @@ def job_query(query: QueryParams, tenant: str) -> JobQuery:
     return JobQuery(
         tenant=tenant,
         states=states,
-        anyof={name: values for name in TEXTS if (values := read.texts(name))},
+        anyof=anyof,
         at_least=at_least,
         at_most=at_most,
         labels=labels,

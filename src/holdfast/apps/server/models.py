@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
@@ -26,6 +26,8 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_name)
 Word = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@+-]+$")]
 """Tenants, owners, teams: they become part of keys."""
 Reason = Annotated[str, Field(max_length=200), AfterValidator(_name)]
+Id = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")]
+"""Ids of jobs and claims; ours have no other characters, and they become part of keys."""
 NoNul = Annotated[str, AfterValidator(_printable)]
 EnvName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -90,7 +92,7 @@ class ContinueIn(Model):
 
 class ReleaseIn(Model):
     expected_attempt: int = Field(ge=0, le=INT64)
-    expected_claim: Annotated[str, Field(max_length=64)]
+    expected_claim: Id
     reason: Annotated[Reason, Field(min_length=1)]
 
 
@@ -113,7 +115,7 @@ class PilotIn(Model):
 class BeatIn(Model):
     counter: int = Field(ge=0, le=INT64)
     session: int = Field(default=0, ge=0, le=INT64)
-    claims: list[Annotated[str, Field(max_length=64)]] = Field(default_factory=list, max_length=10_000)
+    claims: list[Id] = Field(default_factory=list, max_length=10_000)
 
 
 class ClaimIn(Model):
@@ -132,10 +134,10 @@ class ManifestIn(Model):
 
 
 class EndIn(Model):
-    job: Annotated[str, Field(max_length=64)]
+    job: Id
     generation: int = Field(ge=0, le=INT64)
     attempt: int = Field(ge=1, le=INT64)
-    claim: Annotated[str, Field(min_length=1, max_length=64)]
+    claim: Id
     outcome: Literal["ok", "fault"]
     reason: Annotated[str, Field(max_length=64), AfterValidator(_name)] = "exit"
     exit_code: int | None = Field(default=None, ge=-(2**31), le=2**31)
@@ -155,10 +157,7 @@ class EndsIn(Model):
 
 
 class LogIn(Model):
-    claim: Annotated[str, Field(max_length=64)]
+    claim: Id
     offset: int = Field(default=0, ge=0, le=INT64)
     text: Annotated[str, Field(max_length=1 << 20)] = ""
     last: bool = False
-
-
-Anything = dict[str, Any]

@@ -19,7 +19,7 @@ from holdfast.domain.jobs.job_document import Ending, Manifest, Outcome, State, 
 from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.pilots.pilot import Beat, Pilot, PilotState
 from holdfast.formats.job_json import Json, resources_to_json
-from holdfast.formats.job_public import specification_public, time_millis
+from holdfast.formats.job_public import specification_public, time_millis, time_text
 from holdfast.ports.errors import PortError
 from holdfast.ports.identity import Principal, Role
 from holdfast.ports.job_store import JobQuery, Record, Stored, Written
@@ -205,12 +205,13 @@ def _report(end: EndIn) -> EndReport:
 
 
 def _started(value: str | float | None) -> int | None:
-    if isinstance(value, str):
-        try:
-            return time_millis(value)
-        except (ValueError, OverflowError):
-            return None  # a fact for people; a pilot's odd clock must not cost the end
-    return None if value is None else int(value * 1000)
+    """When an attempt began: a fact for people, so a pilot's odd clock must not cost the end."""
+    try:
+        millis = time_millis(value) if isinstance(value, str) else None if value is None else int(value * 1000)
+        time_text(millis)
+    except (ValueError, OverflowError):
+        return None
+    return millis
 
 
 @router.post("/{pilot}/log")

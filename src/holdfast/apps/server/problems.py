@@ -18,6 +18,7 @@ TITLES = {
     403: "Not allowed",
     404: "There is no such thing here",
     405: "That cannot be done with this address",
+    408: "The request came too slowly",
     409: "It moved on",
     413: "The request is too large",
     422: "The request is wrong",
@@ -45,6 +46,8 @@ def answer(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()
     if errors:
         body["errors"] = list(errors)
     headers = {}
+    if status == 408:
+        headers["Connection"] = "close"  # the rest of the body is not waited for
     if status in (429, 503):
         headers["Retry-After"] = "1"
     if status == 401:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import orjson
 
 from holdfast.apps.server.models import JobIn, ResourcesIn, SpecificationIn, SubmitIn
 from holdfast.apps.server.problems import Problem
@@ -15,7 +18,7 @@ from holdfast.ports.notify import Notify
 from holdfast.services.submit_jobs import specification_named
 
 MAX_PARAMETERS = 16_384
-"""Characters of one job's parameters; what is larger belongs into a file."""
+"""Bytes of one job's parameters as JSON; what is larger belongs into a file."""
 
 
 def resources_from(given: ResourcesIn, wall: float | None = None) -> Resources:
@@ -70,9 +73,17 @@ def _problems(job: JobIn, who: Principal, notify: Notify, checked: dict[str, str
             time_millis(job.not_before)
         except (ValueError, OverflowError):
             problems["not_before"] = "a time such as 2026-01-31T12:00:00Z is needed"
-    if job.parameters and len(repr(job.parameters)) > MAX_PARAMETERS:
-        problems["parameters"] = f"more than {MAX_PARAMETERS} characters; put them into a file"
+    if job.parameters and (why := _unfit(job.parameters)):
+        problems["parameters"] = why
     return problems
+
+
+def _unfit(parameters: Mapping[str, object]) -> str | None:
+    try:
+        size = len(orjson.dumps(parameters))
+    except TypeError as error:  # what pydantic lets through: a number beyond 64 bits, half a character, great depth
+        return f"they cannot be stored: {error}"
+    return f"more than {MAX_PARAMETERS} bytes; put them into a file" if size > MAX_PARAMETERS else None
 
 
 def _submission(job: JobIn, spec: Specification, who: Principal) -> Submission:
