@@ -92,10 +92,13 @@ class Bare:
             await answer.read()
             return int(answer.status == 200)
 
-    async def page(self, owner: str, after: list[object] | None, limit: int) -> list[dict[str, object]]:
+    async def page(
+        self, owner: str, after: list[object] | None, limit: int, tenant: str | None = None
+    ) -> list[dict[str, object]]:
+        terms = {"owner": owner, "state": "available"} | ({"tenant": tenant} if tenant else {})
         body: dict[str, object] = {
             "size": limit,
-            "query": {"bool": {"filter": [{"term": {"owner": owner}}, {"term": {"state": "available"}}]}},
+            "query": {"bool": {"filter": [{"term": {name: value}} for name, value in terms.items()]}},
             "sort": ["rank", "id"],
             "seq_no_primary_term": True,
             "track_total_hits": False,

@@ -1,9 +1,12 @@
 """Gives jobs to pilots: one version-checked write a claim, many claims a round trip.
 
-Each server looks after the jobs in its own slots. For every lane (tenant, resource class, owner) it keeps a window of candidates
+Each server looks after the jobs in its own slots. For every lane (tenant, resource class, priority, owner) it keeps a window of candidates
 with their versions, and a cursor that moves past what was taken, so that two looks never offer the same job. Pilots' requests wait;
 all that can be answered at one moment are written in one bulk. A window goes back to the start of its lane only after the
 store has had time to show what was written.
+
+A request that finds nothing for a while is served from other servers' slots, from the far end of their lanes, where their owners
+come last. So two servers hardly ever want the same job, and where they do the version check decides.
 """
 
 from __future__ import annotations
@@ -44,6 +47,11 @@ class ClaimSettings:
     """How long until the store surely shows what was written, in seconds."""
     foreign_after: float = 1.0
     """A request that found nothing for so long is served from other servers' slots too."""
+    foreign_age: float = 3.0
+    """Jobs of other servers' slots are left to them for so long, in seconds."""
+    foreign_window: int = 200
+    hand_over: float = 4.0
+    """Slots that we gain are left alone for so long: their old owner may still write, and searches lag."""
     look_again: float = 10.0
     """How often to look for new lanes while those known have work, in seconds."""
     look: int = 64
@@ -105,6 +113,7 @@ class ClaimJobs:
         self.settings = settings or ClaimSettings()
         self.tally = DeskTally()
         self._slots: frozenset[int] | None = None
+        self._gaining: tuple[frozenset[int], float] | None = None
         self._waiting: list[Request] = []
         self._windows: dict[tuple[str, bool], _Window] = {}
         self._taken: OrderedDict[str, float] = OrderedDict()
@@ -150,25 +159,42 @@ class ClaimJobs:
         return len(self._waiting)
 
     def own(self, slots: frozenset[int]) -> None:
-        """Take over these slots from now on; windows are read anew, since they were cut by the old ones."""
-        if slots != self._slots:
-            self._slots = slots
-            for key in [key for key in self._windows if not key[1]]:
-                del self._windows[key]
-            self._looked_at[False] = -1e9
-            self._wake.set()
+        """These slots are ours: those lost are let go at once, those gained are taken over a little later."""
+        if self._slots is None:
+            self._take_over(slots)
+        elif self._gaining is None or self._gaining[0] != slots:
+            self._gaining = (slots, self.clock.monotonic() + self.settings.hand_over)
+            if not self._slots <= slots:
+                self._take_over(self._slots & slots)
+
+    def _take_over(self, slots: frozenset[int]) -> None:
+        """Windows are read anew, since they were cut by the old slots."""
+        if slots == self._slots:
+            return
+        self._slots = slots
+        for key in [key for key in self._windows if not key[1]]:
+            del self._windows[key]
+        self._looked_at[False] = -1e9
+        self._wake.set()
 
     def offer(self, jobs: Iterable[Stored]) -> None:
-        """Jobs that were just created here: a waiting pilot gets them without any search."""
-        tenants = {request.tenant for request in self._waiting}
+        """Jobs that were just written here: a waiting pilot gets them without any search.
+
+        Jobs of other servers' slots only as far as someone waits for them now: their owners cannot know of them yet.
+        """
+        room: dict[str, int] = {}
+        for request in self._waiting:
+            if not request.busy:
+                room[request.tenant] = room.get(request.tenant, 0) + request.most
         for stored in jobs:
             lane = lane_of(stored.document)
-            window = self._window(lane, foreign=False)
-            if lane.tenant not in tenants or not self._owns(stored.document.id):
-                continue
-            if len(window.jobs) < self.settings.window:
-                window.jobs.append(stored)
-        if tenants:
+            mine = self._owns(stored.document.id)
+            if mine or room.get(lane.tenant, 0) > 0:
+                window = self._window(lane, foreign=False)
+                if lane.tenant in room and len(window.jobs) < self.settings.window:
+                    window.jobs.append(stored)
+                    room[lane.tenant] -= 1
+        if room:
             self._wake.set()
 
     def notice(self, stored: Stored) -> None:
@@ -206,6 +232,9 @@ class ClaimJobs:
     def _serve(self) -> None:
         now = self.clock.monotonic()
         self._forget_taken(now)
+        if self._gaining is not None and now >= self._gaining[1]:
+            slots, self._gaining = self._gaining[0], None
+            self._take_over(slots)
         batch: list[tuple[Request, Stored]] = []
         for request in self._waiting:
             if request.busy or request.answer.done():
@@ -246,7 +275,7 @@ class ClaimJobs:
                 continue
             if not class_may_fit(window.lane.resource_class, free):
                 continue
-            rank = (-window.jobs[0].document.priority, window.served)
+            rank = (-window.lane.priority, window.served)
             if best is None or rank < order:
                 best, order = window, rank
         if best is None:
@@ -282,7 +311,6 @@ class ClaimJobs:
                 else:
                     self.tally.lost += 1
             for request in {id(request): request for request, _ in batch}.values():
-                request.busy = False
                 jobs = granted.get(id(request), [])
                 self.tally.granted += len(jobs)
                 if request.answer.done():  # its caller went away meanwhile: nobody knows of these claims
@@ -295,6 +323,8 @@ class ClaimJobs:
                 if not request.answer.done():
                     request.answer.set_exception(error)
         finally:
+            for request, _ in batch:
+                request.busy = False
             self._flying -= 1
             self._wake.set()
 
@@ -366,7 +396,8 @@ class ClaimJobs:
         slots = self._slots
         try:
             query = self._query(foreign=window.foreign, lane=str(window.lane))
-            page = await self.store.search(query, sort="rank", limit=self.settings.window, cursor=window.cursor)
+            sort, limit = ("-rank", self.settings.foreign_window) if window.foreign else ("rank", self.settings.window)
+            page = await self.store.search(query, sort=sort, limit=limit, cursor=window.cursor)
             if self._slots is not slots and not window.foreign:
                 return
             window.jobs.extend(stored for stored in page.jobs if stored.document.id not in self._taken)
@@ -380,10 +411,13 @@ class ClaimJobs:
 
     def _query(self, *, foreign: bool, lane: str | None = None) -> JobQuery:
         slots = self._slots if not foreign and self._slots is not None and len(self._slots) < SLOTS else None
+        at_most = {"not_before": self.clock.now()}
+        if foreign:
+            at_most["changed"] = self.clock.now() - int(1000 * self.settings.foreign_age)
         return JobQuery(
             states=frozenset({State.AVAILABLE}),
             anyof={"lane": [lane]} if lane else {},
-            at_most={"not_before": self.clock.now()},
+            at_most=at_most,
             held=False,
             slots=slots,
         )

@@ -158,8 +158,8 @@ class KeepBeats:
         for server, counter in newest.items():
             before = self._seen.get(server)
             if before is None:
-                # The first sight of a server is not yet a sign of life: its sheet may be old.
-                self._seen[server] = (counter, -1e9)
+                # The first sight may be of an old sheet, but to take a living server's slots is worse than to wait.
+                self._seen[server] = (counter, now)
             elif counter > before[0]:
                 self._seen[server] = (counter, now)
         self._seen = {server: seen for server, seen in self._seen.items() if server in newest}

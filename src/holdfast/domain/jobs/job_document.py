@@ -225,24 +225,25 @@ def rank(document: JobDocument) -> int:
 
 
 class Lane(NamedTuple):
-    """The queue a job stands in: jobs of one owner that need about as much."""
+    """The queue a job stands in: jobs of one owner and priority that need about as much."""
 
     tenant: str
     resource_class: str
+    priority: int
     owner: str
 
     def __str__(self) -> str:
-        return f"{self.tenant}/{self.resource_class}/{self.owner}"
+        return f"{self.tenant}/{self.resource_class}/{self.priority}/{self.owner}"
 
 
 def lane_of(document: JobDocument) -> Lane:
-    return Lane(document.tenant, resource_class(document.resources), document.owner)
+    return Lane(document.tenant, resource_class(document.resources), document.priority, document.owner)
 
 
 def lane_named(text: str) -> Lane:
     """Read a lane back. Tenants have no slash in them, owners may."""
-    tenant, name, owner = text.split("/", 2)
-    return Lane(tenant, name, owner)
+    tenant, name, priority, owner = text.split("/", 3)
+    return Lane(tenant, name, int(priority), owner)
 
 
 def search_fields(document: JobDocument) -> dict[str, object]:
