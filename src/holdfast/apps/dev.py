@@ -8,39 +8,64 @@ import os
 import re
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
 
-from holdfast.apps.server.app import HttpServer, make_app, server_config
+from holdfast.apps.server.app import HttpServer, listening, make_app, server_config, until_told
 from holdfast.apps.settings import Settings
 from holdfast.apps.tokens import make_token, write_private
 from holdfast.apps.wiring import KeeperParts, ServerParts, make_parts, run_loops, stop
 from holdfast.client import BadSettings
 from holdfast.client.settings import find_server, places
+from holdfast.ports.errors import Permanent
 
 DAY = 86_400
 
 
 async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
     """Start all parts in this process and a pilot beside it; stop them together."""
+    own = listening(settings)
     parts = make_parts(settings)
     services = ServerParts(parts)
-    server = HttpServer(server_config(make_app(services), settings))
-    serving = asyncio.create_task(server.serve())
+    server = _Inside(server_config(make_app(services), settings))
+    serving = asyncio.create_task(server.serve(sockets=[own]))
     while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.02)
     if serving.done():
-        sys.stderr.write(f"holdfast: port {settings.port} cannot be used; try --port with another\n")
-        raise SystemExit(6)
+        serving.result()
+        raise Permanent("the server did not start; -v says more")
     keeper = asyncio.create_task(run_loops(KeeperParts(parts).loops()))
     pilot = await _start_pilot(settings, slots, verbose=verbose)
     _welcome(settings, slots)
+    await until_told()
+    await _stop_pilot(pilot)
+    server.should_exit = True
     await serving
     await stop(keeper)
+
+
+class _Inside(HttpServer):
+    """Leaves the signals to us: the pilot must end before its server does."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _stop_pilot(pilot: asyncio.subprocess.Process) -> None:
+    """First asked to drain, then to stop what runs; while the server can still take its ends."""
+    for patience in (1.0, 5.0):
+        with suppress(ProcessLookupError):
+            pilot.send_signal(signal.SIGTERM)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await pilot.wait()
+                return
     with suppress(ProcessLookupError):
-        pilot.send_signal(signal.SIGTERM)
+        pilot.kill()
     await pilot.wait()
 
 

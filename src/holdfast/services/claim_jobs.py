@@ -154,6 +154,13 @@ class ClaimJobs:
             if request in self._waiting:
                 self._waiting.remove(request)
 
+    def dismiss(self) -> None:
+        """Answer everyone who waits with nothing: the server stops. Claims being written are still handed over."""
+        for request in [one for one in self._waiting if not one.busy]:
+            self._waiting.remove(request)
+            if not request.answer.done():
+                request.answer.set_result([])
+
     @property
     def waiting(self) -> int:
         return len(self._waiting)

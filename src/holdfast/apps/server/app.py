@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from holdfast.apps.server.desk import Desk
 from holdfast.apps.server.gate import Gate, prompt_protocol
 from holdfast.apps.settings import Settings
 from holdfast.apps.wiring import ServerParts, make_parts, run_loops, stop
+from holdfast.ports.errors import Permanent
 
 log = structlog.get_logger()
 
@@ -66,6 +68,7 @@ class HttpServer(uvicorn.Server):
         app = self.config.app
         assert isinstance(app, FastAPI)  # noqa: S101 - we made it
         app.state.desk.stopping.set()
+        app.state.desk.services.claims.dismiss()
         await super().shutdown(sockets)  # type: ignore[arg-type]
 
 
@@ -85,12 +88,27 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     )
 
 
+def listening(settings: Settings) -> socket.socket:
+    """The socket to serve on; `Permanent` says what to do when it cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.listen else socket.AF_INET
+    own = socket.socket(family)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        own.bind((settings.listen, settings.port))
+    except OSError as error:
+        own.close()
+        why = error.strerror or "it cannot be used"
+        raise Permanent(f"{settings.listen}:{settings.port}: {why}; give another with --port") from error
+    return own
+
+
 async def serve(settings: Settings) -> None:
     """Run one server until it is told to stop."""
+    own = listening(settings)
     services = ServerParts(make_parts(settings))
     server = HttpServer(server_config(make_app(services), settings))
     log.info("server", name=services.name, url=settings.public_url, store=settings.store_url.split(":", 1)[0])
-    await server.serve()
+    await server.serve(sockets=[own])
     if not server.started:
         raise SystemExit(6)
 
