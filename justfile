@@ -59,6 +59,16 @@ servers-down:
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
+# Measure: claim_efficiency, contention, scale (depth, servers, both), opensearch_adapter, sql_adapter.
+bench name *args:
+    eval "$(scripts/servers env)" && uv run python -m bench.{{ name }} {{ args }}
+
+# Every benchmark at a size that proves only that it runs.
+bench-smoke:
+    BENCH_SMOKE=1 just bench claim_efficiency --rounds 1 --jobs 3000 --singles 200
+    BENCH_SMOKE=1 just bench contention --rounds 1 --jobs 1500
+    BENCH_SMOKE=1 just bench scale both --few 2000 --many 6000 --queued 3000 --jobs 1000 --rounds 1 --servers 2
+
 # Build the pages into docs/_build/html; a warning is an error.
 docs:
     uv run --group docs sphinx-build -q -W --keep-going -b html docs docs/_build/html

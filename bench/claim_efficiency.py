@@ -20,7 +20,7 @@ import aiohttp
 import orjson
 import uvloop
 
-from bench.harness import Run, keep, measure, opensearch_pid, paired, rates
+from bench.harness import Run, keep, leave, measure, opensearch_pid, paired, rates
 from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
 from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.domain.jobs.job_document import JobDocument, State
@@ -235,8 +235,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=30_000)
     parser.add_argument("--singles", type=int, default=1500)
     given = parser.parse_args()
-    good = uvloop.run(run(given.url, given.rounds, given.jobs, given.singles))
-    sys.exit(0 if good else 1)
+    leave(reached=uvloop.run(run(given.url, given.rounds, given.jobs, given.singles)))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import aiohttp
 import uvloop
 
 from bench.claim_efficiency import Bare, fresh
-from bench.harness import Run, keep, measure, opensearch_pid
+from bench.harness import Run, keep, leave, measure, opensearch_pid
 from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
 from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.domain.jobs.job_document import State
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=20_000)
     given = parser.parse_args()
-    sys.exit(0 if uvloop.run(run(given.url, given.rounds, given.jobs)) else 1)
+    leave(reached=uvloop.run(run(given.url, given.rounds, given.jobs)))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import orjson
 import uvloop
 
 from bench.claim_efficiency import fresh
-from bench.harness import Run, keep, measure, opensearch_pid
+from bench.harness import Run, keep, leave, measure, opensearch_pid
 from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
 from holdfast.apps.settings import Settings
 from holdfast.apps.tokens import make_token
@@ -276,7 +276,7 @@ def main() -> None:
     parser.add_argument("--servers", type=int, default=4)
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=5)
-    sys.exit(0 if uvloop.run(run(parser.parse_args())) else 1)
+    leave(reached=uvloop.run(run(parser.parse_args())))
 
 
 if __name__ == "__main__":
