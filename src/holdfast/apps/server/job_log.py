@@ -12,6 +12,8 @@ from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.ports.job_store import Record, Stored
 
 LOGS = frozenset({"log", "evidence", "late-end"})
+PING = 10
+"""Silent seconds after which a follower is told that the stream is alive."""
 
 
 class _Told(NamedTuple):
@@ -53,7 +55,10 @@ def _told(record: Record) -> _Told:
 
 
 async def followed_log(desk: Desk, stored: Stored, attempt: int | None) -> AsyncGenerator[str, None]:
-    """What a running attempt prints, until it ends; of an ended one what is stored."""
+    """What a running attempt prints, until it ends; of an ended one what is stored.
+
+    Now and then an empty text, so that the reader knows that the stream is alive.
+    """
     document = stored.document
     held = document.claim
     if held is None or (attempt is not None and attempt != document.attempt):
@@ -62,7 +67,7 @@ async def followed_log(desk: Desk, stored: Stored, attempt: int | None) -> Async
     queue: asyncio.Queue[tuple[int, str, bool]] = asyncio.Queue(1000)
     followed = (held.pilot, held.id)
     desk.logs.setdefault(followed, set()).add(queue)
-    seen = 0
+    seen = quiet = 0
     try:
         if not desk.services.channels.order(held.pilot, "log", {"claim": held.id, "follow": True}):
             await desk.services.steer.order(document, "log", follow=True)
@@ -75,6 +80,9 @@ async def followed_log(desk: Desk, stored: Stored, attempt: int | None) -> Async
                 pieces = [one for one in await _from_store(desk, document, held.id) if one[0] >= seen or one[2]]
                 if not pieces and not still:
                     return
+                quiet += 1
+                if quiet % PING == 0:
+                    yield ""
             for offset, text, last in pieces:
                 end = offset + len(text.encode())
                 if end > seen:

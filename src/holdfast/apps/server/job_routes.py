@@ -121,6 +121,8 @@ async def log(
     """What an attempt printed: the end of it, or, followed, all from now on."""
     stored = await desk.job(job, who)
     if follow:
+        if stored.document.claim is None:
+            await stored_log(desk, stored.document, attempt)  # says that there is none before a stream begins
         return EventStream(_log_events(desk, stored, attempt), desk.stopping)
     text = await stored_log(desk, stored.document, attempt)
     return Response(text, media_type="text/plain; charset=utf-8")
@@ -128,7 +130,7 @@ async def log(
 
 async def _log_events(desk: Desk, stored: Stored, attempt: int | None) -> AsyncGenerator[bytes, None]:
     async for text in followed_log(desk, stored, attempt):
-        yield event("log", {"text": text})
+        yield event("log", {"text": text}) if text else event("ping", {})
     yield event("end", {})
 
 
