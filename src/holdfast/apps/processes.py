@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import structlog
 import typer
 
 if TYPE_CHECKING:
@@ -19,6 +18,8 @@ PROCESSES = "Processes"
 
 def _logs(*, verbose: bool) -> None:
     """One line an event on stderr; JSON when nobody looks."""
+    import structlog
+
     terminal = sys.stderr.isatty()
     structlog.configure(
         processors=[
@@ -113,6 +114,11 @@ def dev(
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
+    import asyncio
+
     import uvloop
 
-    uvloop.run(work)
+    try:
+        uvloop.run(work)
+    except asyncio.CancelledError:
+        sys.exit(130)

@@ -63,4 +63,4 @@ def _only(name: str, fits: set[str], *, seen: int, more: bool) -> str:
         raise Ambiguous(
             f"{name!r} fits one of the {seen:,} newest jobs, but there are more; give at least {SURE} characters"
         )
-    return fits.pop()
+    return next(iter(fits))

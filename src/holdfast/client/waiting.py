@@ -34,6 +34,8 @@ class Waiting:
 
     jobs: Sequence[str]
     states: frozenset[str] = FINAL
+    attempts: int = 0
+    """To wait for running means for an attempt after this one."""
     known: dict[str, Job] = field(default_factory=dict)
     _open: dict[str, None] = field(init=False)
 
@@ -60,7 +62,7 @@ class Waiting:
         return job["state"] in WELL if self.states == FINAL else self._reached(job)
 
     def _reached(self, job: Job) -> bool:
-        return job["state"] in self.states or ("running" in self.states and job["attempt"] > 0)
+        return job["state"] in self.states or ("running" in self.states and job["attempt"] > self.attempts)
 
     @property
     def over(self) -> bool:
@@ -78,6 +80,7 @@ def wait(
     jobs: Sequence[str],
     *,
     states: Iterable[str] = FINAL,
+    attempts: int = 0,
     timeout: float | None = None,
     changed: Callable[[Waiting, Job], None] = lambda _, __: None,
     clock: Callable[[], float] = time.monotonic,
@@ -87,7 +90,7 @@ def wait(
 
     Waiting never changes a job, and may be given up at any time.
     """
-    waiting = Waiting(jobs, frozenset(states))
+    waiting = Waiting(jobs, frozenset(states), attempts)
     deadline = None if timeout is None else clock() + timeout
 
     def left() -> float:
@@ -106,7 +109,7 @@ def wait(
     take(read_jobs(client, waiting.open))
     while not waiting.over:
         if left() <= 0:
-            raise TimedOut(f"{len(waiting.open)} of {len(frozenset(jobs))} jobs are not there yet")
+            raise TimedOut(_late(waiting))
         silence = max(0.1, min(ASK_EVERY, left()))
         try:
             with client.stream(_events(waiting), last_id=last_id, silence=silence) as stream:
@@ -129,6 +132,13 @@ def wait(
             sleep(min(ASK_EVERY_WITHOUT_STREAM, left()))
             ask()
     return waiting
+
+
+def _late(waiting: Waiting) -> str:
+    late = waiting.open
+    if len(waiting.jobs) == 1:
+        return f"the job is {waiting.known[late[0]]['state']} still"
+    return f"{len(late):,} of {len(frozenset(waiting.jobs)):,} jobs are not there yet"
 
 
 def _events(waiting: Waiting) -> calls.Call[None]:

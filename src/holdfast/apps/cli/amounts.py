@@ -40,11 +40,12 @@ def parse_duration(text: str, *, bare_seconds: bool = False) -> int:
 _AGO = re.compile(r"(\d+[dhms])+", re.IGNORECASE)
 
 
-def parse_moment(text: str, now: datetime) -> str:
-    """RFC 3339 in UTC from a date, a time of day, a date and time, or 2h for two hours ago. Without a zone it is local."""
+def parse_moment(text: str, now: datetime, *, ahead: bool = False) -> str:
+    """RFC 3339 in UTC from a date, a time of day, a date and time, or 2h for two hours ago, or ahead. Without a zone it is local."""
     text = text.strip()
     if _AGO.fullmatch(text):
-        then = now - timedelta(seconds=parse_duration(text))
+        span = timedelta(seconds=parse_duration(text))
+        then = now + span if ahead else now - span
     elif text.lower() in {"now", "today"}:
         local = now.astimezone()
         then = local if text.lower() == "now" else local.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -57,7 +58,7 @@ def parse_moment(text: str, now: datetime) -> str:
             then = datetime.fromisoformat(text).astimezone()
         except ValueError:
             raise ValueError(
-                f"{text!r} is not a time; write 2026-05-01, 2026-05-01T12:30, 12:30, today, or 2h for two hours ago"
+                f"{text!r} is not a time; write 2026-05-01, 2026-05-01T12:30, 12:30, today, or 2h for two hours {'from now' if ahead else 'ago'}"
             ) from None
     return then.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -12,7 +12,7 @@ from holdfast.apps.cli.amounts import lasting, moment, parse_moment
 from holdfast.apps.cli.columns import Column, table
 from holdfast.apps.cli.queue import whoami
 from holdfast.apps.cli.session import Session
-from holdfast.apps.cli.submit import duration_option, size_option
+from holdfast.apps.cli.submit import duration_option, pairs, size_option
 
 if TYPE_CHECKING:
     from holdfast.client.answers import Job
@@ -30,31 +30,37 @@ _Many = list[str] | None
 
 def jobs(
     session: Session,
-    state: Annotated[_Many, typer.Option("--state", "-t", help="States, ours or squeue's; repeatable.")] = None,
-    owner: Annotated[_Many, typer.Option("--owner", "-u", help="Owners; repeatable, as are those below.")] = None,
+    state: Annotated[
+        _Many, typer.Option("--state", "-t", metavar="STATE", help="States, ours or squeue's; repeatable.")
+    ] = None,
+    owner: Annotated[
+        _Many, typer.Option("--owner", "-u", metavar="NAME", help="Owners; repeatable, as are those below.")
+    ] = None,
     me: Annotated[bool, typer.Option("--me", help="Your own jobs.")] = False,
-    team: Annotated[_Many, typer.Option("--team", help="Teams.")] = None,
-    name: Annotated[_Many, typer.Option("--name", "-n", help="Names.")] = None,
-    specification: Annotated[_Many, typer.Option("--specification", help="Specifications.")] = None,
-    pilot: Annotated[_Many, typer.Option("--pilot", help="Pilots.")] = None,
-    host: Annotated[_Many, typer.Option("--host", "-w", help="Hosts.")] = None,
+    team: Annotated[_Many, typer.Option("--team", metavar="NAME", help="Teams.")] = None,
+    name: Annotated[_Many, typer.Option("--name", "-n", metavar="NAME", help="Names.")] = None,
+    specification: Annotated[_Many, typer.Option("--specification", metavar="ID", help="Specifications.")] = None,
+    pilot: Annotated[_Many, typer.Option("--pilot", metavar="ID", help="Pilots.")] = None,
+    host: Annotated[_Many, typer.Option("--host", "-w", metavar="NAME", help="Hosts.")] = None,
     label: Annotated[_Many, typer.Option("--label", metavar="KEY=VALUE", help="Labels.")] = None,
-    resource_class: Annotated[_Many, typer.Option("--resource-class", help="Resource classes.")] = None,
+    resource_class: Annotated[
+        _Many, typer.Option("--resource-class", metavar="CLASS", help="Resource classes.")
+    ] = None,
     held: Annotated[bool | None, typer.Option("--held/--not-held", help="Held by someone, or not.")] = None,
-    min_priority: Annotated[int | None, typer.Option(help="Priority from.")] = None,
-    max_priority: Annotated[int | None, typer.Option(help="Priority up to.")] = None,
+    min_priority: Annotated[int | None, typer.Option(metavar="N", help="Priority from.")] = None,
+    max_priority: Annotated[int | None, typer.Option(metavar="N", help="Priority up to.")] = None,
     min_expected_runtime: Annotated[
         int | None, typer.Option(parser=duration_option, metavar="TIME", help="Expected runtime from.")
     ] = None,
     max_expected_runtime: Annotated[
         int | None, typer.Option(parser=duration_option, metavar="TIME", help="Expected runtime up to.")
     ] = None,
-    min_retries: Annotated[int | None, typer.Option(help="Tried again at least so often.")] = None,
-    min_cpus: Annotated[int | None, typer.Option(help="CPUs from.")] = None,
-    max_cpus: Annotated[int | None, typer.Option(help="CPUs up to.")] = None,
+    min_retries: Annotated[int | None, typer.Option(metavar="N", help="Tried again at least so often.")] = None,
+    min_cpus: Annotated[int | None, typer.Option(metavar="N", help="CPUs from.")] = None,
+    max_cpus: Annotated[int | None, typer.Option(metavar="N", help="CPUs up to.")] = None,
     min_memory: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Memory from.")] = None,
     max_memory: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Memory up to.")] = None,
-    min_gpus: Annotated[int | None, typer.Option(help="GPUs from.")] = None,
+    min_gpus: Annotated[int | None, typer.Option(metavar="N", help="GPUs from.")] = None,
     created_after: Annotated[
         str | None,
         typer.Option(
@@ -76,8 +82,16 @@ def jobs(
         str | None,
         typer.Option("--changed-after", parser=moment_option, metavar="TIME", help="Anything happened after."),
     ] = None,
-    sort: Annotated[str, typer.Option(help="Field to sort by, with - in front downwards.")] = "-created",
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    exit_code: Annotated[
+        int | None, typer.Option("--exit-code", metavar="N", help="The last attempt ended with this code.")
+    ] = None,
+    other: Annotated[
+        _Many, typer.Option("--filter", metavar="NAME=VALUE", help="Any other filter of the interface; repeatable.")
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(metavar="FIELD", help="Field to sort by, with - in front downwards.")
+    ] = "-created",
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 100,
     everything: Annotated[bool, typer.Option("--all", "-a", help="All that are found.")] = False,
     by: Annotated[
         str | None, typer.Option("--by", metavar="FIELD", help="Count instead: by state, owner, team, name, host …")
@@ -98,7 +112,9 @@ def jobs(
     }  # fmt: skip
     if me:
         filters["owner"] = [*(owner or []), whoami(session)]
-    filters = {key: value for key, value in filters.items() if value not in (None, [])}
+    if exit_code is not None:
+        filters |= {"min_exit_code": exit_code, "max_exit_code": exit_code}
+    filters = {key: value for key, value in filters.items() if value not in (None, [])} | pairs(other or (), "--filter")
     if by is not None:
         _count(session, by, filters)
         return
@@ -110,7 +126,7 @@ def jobs(
             for job in found:
                 out.data(job["id"])
         else:
-            out.documents("jobs", found, cursor=None)
+            out.documents("jobs", found)
         return
     rows = list(client.all_jobs(filters, sort=sort, most=most))
     if out.as_json:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+import time
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast.apps.cli import neutral
+from holdfast.apps.cli import session as session_of_verbs
 from holdfast.apps.cli.describe import JOB
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 from holdfast.apps.cli.wait import wait_for
+
+if TYPE_CHECKING:
+    from holdfast.client.answers import Job
 
 
 def logs(
     session: Session,
     job: Annotated[str, JOB],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it prints until it ends.")] = False,
-    attempt: Annotated[int | None, typer.Option(min=1, help="Of this attempt (the newest).")] = None,
-    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, help="Only the last so many lines.")] = None,
+    attempt: Annotated[int | None, typer.Option(min=1, metavar="N", help="Of this attempt (the newest).")] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Only the last so many lines.")
+    ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="On a terminal too, leave escape sequences as they are.")] = False,
 ) -> int | None:
     """Show what a job printed. On a terminal escape sequences are taken out.
@@ -50,26 +57,54 @@ def logs(
 
 
 def _follow(session: Session, name: str, attempt: int | None, *, raw: bool) -> None:
-    from holdfast.client import calls
+    """Follow to the end of the attempt. A stream that broke is opened again, and what was shown is passed over."""
+    from holdfast.client import Unavailable, calls
 
     found = session.client.job(name)
     if found["claim"] is None and found["state"] == "available" and attempt is None:
         session.out.say("It has not started yet; waiting for it.")
-        wait_for(session, [name], states=frozenset({"running"}) if not found["attempt"] else None)
-    with session.client.stream(calls.follow_log(name, attempt=attempt), silence=LONG_SILENCE) as stream:
-        for event in stream:
-            if event.name == "end":
-                break
-            if event.name == "log":
-                text = _text(event.data)
-                if session.out.as_json:
-                    session.out.event({"job": name, "text": text})
-                else:
-                    _write(session, text, raw=raw)
+        found = _started(session, name)
+    claim, shown = found["claim"], 0
+    while True:
+        place = 0
+        try:
+            with session.client.stream(calls.follow_log(name, attempt=attempt), silence=SILENCE) as stream:
+                for event in stream:
+                    if event.name == "end":
+                        return
+                    if event.name == "log":
+                        piece = _text(event.data).encode("utf-8", "replace")
+                        new = piece[max(0, shown - place) :].decode("utf-8", "replace")
+                        place += len(piece)
+                        if place > shown:
+                            shown = place
+                            _piece(session, name, new, raw=raw)
+        except Unavailable as error:
+            session.out.detail(str(error))
+        if claim is None or session.client.job(name)["claim"] != claim:
+            session.out.say(
+                f"The stream broke and the attempt has ended since. The end of its log: holdfast logs {name}"
+            )
+            return
+        time.sleep(session_of_verbs.REOPEN_AFTER)
 
 
-LONG_SILENCE = 24 * 3600.0
-"""A command may print nothing for hours."""
+def _started(session: Session, name: str) -> Job:
+    """Wait for the next attempt of a job that waits now."""
+    attempts = session.client.job(name)["attempt"]
+    waiting = wait_for(session, [name], states=frozenset({"running"}), attempts=attempts)
+    return waiting.known[name]
+
+
+def _piece(session: Session, name: str, text: str, *, raw: bool) -> None:
+    if session.out.as_json:
+        session.out.event({"job": name, "text": text})
+    else:
+        _write(session, text, raw=raw)
+
+
+SILENCE = 35.0
+"""Seconds; a server says every ten that the stream is alive."""
 
 
 def _text(data: str) -> str:

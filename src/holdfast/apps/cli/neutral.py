@@ -17,7 +17,12 @@ _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _LINE_END = re.compile(r"\r+\n?")
 
 
+_KNOWN = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
 def _number(found: re.Match[str]) -> str:
+    if found.group() in _KNOWN:
+        return _KNOWN[found.group()]
     code = ord(found.group())
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 

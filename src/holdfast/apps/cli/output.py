@@ -79,16 +79,14 @@ class Output:
         self.data(as_json(value))
         sys.stdout.flush()
 
-    def documents(self, name: str, values: Iterable[object], **others: object) -> int:
-        """A JSON document with one long list in it, written as it comes; how many there were."""
+    def documents(self, name: str, values: Iterable[object]) -> None:
+        """A JSON document with one long list in it, written as it comes."""
         many = 0
         sys.stdout.write("{" + as_json(name) + ": [")
         for value in values:
             sys.stdout.write((",\n" if many else "\n") + as_json(value))
             many += 1
-        rest = "".join(f", {as_json(key)}: {as_json(value)}" for key, value in others.items())
-        sys.stdout.write("\n]" + rest + "}\n" if many else "]" + rest + "}\n")
-        return many
+        sys.stdout.write("\n]}\n" if many else "]}\n")
 
     def say(self, text: str) -> None:
         """Talk: what goes on, and what to do next."""

@@ -59,7 +59,7 @@ def queue(
         typer.Option("--iterate", "-i", parser=seconds, metavar="SECONDS", help="Show it again and again."),
     ] = None,
     noheader: Annotated[bool, typer.Option("--noheader", "-h", help="No line of headings.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Show at most so many jobs.")] = SHOWN,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most so many jobs.")] = SHOWN,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Show them all, however many.")] = False,
 ) -> None:
     """Show the queue in squeue's columns.

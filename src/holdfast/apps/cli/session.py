@@ -18,6 +18,10 @@ if TYPE_CHECKING:  # httpx takes longer to load than `--help` may take
     from holdfast.client.settings import Settings
 
 
+REOPEN_AFTER = 1.0
+"""Seconds before a stream that broke is opened again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options that every verb takes."""

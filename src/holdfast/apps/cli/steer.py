@@ -53,7 +53,9 @@ def release(
         bool,
         typer.Option("--lock", help="Instead take the claim of a pilot away that is known to be dead (operators)."),
     ] = False,
-    attempt: Annotated[int | None, typer.Option(min=1, help="With --lock: the attempt that you saw.")] = None,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --lock: the attempt that you saw.")
+    ] = None,
     reason: Reason = None,
     yes: Yes = False,
 ) -> int:
@@ -90,7 +92,9 @@ def retry(session: Session, jobs: Annotated[list[str], JOBS], reason: Reason = N
     return _each(session, session.jobs(jobs), lambda name: session.client.retry(name, reason=reason))
 
 
-Attempt = Annotated[int, typer.Option(min=0, help="The attempt that you saw; refused if the job has moved on.")]
+Attempt = Annotated[
+    int, typer.Option(min=0, metavar="N", help="The attempt that you saw; refused if the job has moved on.")
+]
 Why = Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Kept in the job's story.")]
 
 

@@ -6,13 +6,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from holdfast.apps.cli.amounts import parse_duration, parse_size
+from holdfast.apps.cli.amounts import parse_duration, parse_moment, parse_size
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 
@@ -33,6 +34,13 @@ def size_option(text: str) -> int:
 
 def duration_option(text: str) -> int:
     return _checked(parse_duration, text)
+
+
+def begin_option(text: str) -> str:
+    try:
+        return parse_moment(text, datetime.now(UTC), ahead=True)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _checked(parse: Callable[[str], int], text: str) -> int:
@@ -61,19 +69,21 @@ def submit(
             metavar="[-- CMD ARG…]", help="The command; {index} and {name} are replaced from the job's own values."
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the jobs (the command's own).")] = None,
-    cpus: Annotated[int | None, typer.Option(min=1, help="CPUs a job needs.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the jobs (the command's own).")] = None,
+    cpus: Annotated[int | None, typer.Option(min=1, metavar="N", help="CPUs a job needs.")] = None,
     memory: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Memory: 512M, 2G.")] = None,
     disk: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Scratch space: 10G.")] = None,
-    gpus: Annotated[int | None, typer.Option(min=0, help="GPUs.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=0, metavar="N", help="GPUs.")] = None,
     wall: Annotated[
         int | None,
         typer.Option(
             "--wall", "--time", parser=duration_option, metavar="TIME", help="Limit of an attempt: 01:30:00, 90m."
         ),
     ] = None,
-    priority: Annotated[int | None, typer.Option(min=-1000, max=1000, help="Higher goes first.")] = None,
-    team: Annotated[str | None, typer.Option(help="The team that the work is for.")] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=-1000, max=1000, metavar="N", help="Higher goes first, from -1000 to 1000.")
+    ] = None,
+    team: Annotated[str | None, typer.Option(metavar="NAME", help="The team that the work is for.")] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label to find the jobs by; repeatable.")
     ] = None,
@@ -88,17 +98,27 @@ def submit(
         list[str] | None,
         typer.Option(metavar="GLOB", help="A file that must be there when the job ends well, and is kept; repeatable."),
     ] = None,
-    max_attempts: Annotated[int | None, typer.Option(min=1, help="Attempts before the job is given up.")] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Attempts before the job is given up.")
+    ] = None,
     retry_wait: Annotated[
         int | None,
         typer.Option(
             parser=duration_option, metavar="TIME", help="Wait before the second attempt, doubled each time: 30s."
         ),
     ] = None,
-    when_exhausted: Annotated[Exhausted | None, typer.Option(help="What happens when no attempt is left.")] = None,
+    when_exhausted: Annotated[
+        Exhausted | None, typer.Option(metavar="fail|hold", help="What happens when no attempt is left.")
+    ] = None,
     expected_runtime: Annotated[
         int | None,
         typer.Option(parser=duration_option, metavar="TIME", help="An alert is raised for a job that takes longer."),
+    ] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            parser=begin_option, metavar="TIME", help="Not before this time: 18:00, 2026-05-01T12:30, 2h from now."
+        ),
     ] = None,
     callback: Annotated[str | None, typer.Option(metavar="URL", help="Told when a job has ended.")] = None,
     hold: Annotated[bool, typer.Option("--hold", "-H", help="Submitted held; `holdfast release` lets it go.")] = False,
@@ -109,7 +129,8 @@ def submit(
         ),
     ] = False,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="An array of so many jobs, with {index} from 0.")
+        int | None,
+        typer.Option("--count", "-n", min=1, metavar="N", help="An array of so many jobs, with {index} from 0."),
     ] = None,
     param: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A value for {name} in the command; repeatable.")
@@ -143,7 +164,7 @@ def submit(
         },
     )  # fmt: skip
     common = _given(
-        team=team, labels=pairs(label or (), "--label") or None, priority=priority, expected_runtime=expected_runtime,
+        team=team, labels=pairs(label or (), "--label") or None, priority=priority, expected_runtime=expected_runtime, not_before=begin,
         callback=callback, hold=hold or None, parameters=pairs(param or (), "--param") or None,
     )  # fmt: skip
     if file is not None:

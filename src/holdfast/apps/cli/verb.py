@@ -27,7 +27,7 @@ def seconds(text: str) -> float:
             raise typer.BadParameter(str(error)) from error
 
 
-_COMMON: dict[str, tuple[object, object]] = {
+COMMON: dict[str, tuple[object, object]] = {
     "as_json": (Annotated[bool, typer.Option("--json", help="JSON on stdout, and errors as JSON on stderr.")], False),
     "server": (
         Annotated[str | None, typer.Option("--server", metavar="URL", help="The server, or several with commas between.")],
@@ -60,11 +60,11 @@ def verb(app: typer.Typer, **settings: Any) -> Callable[[Callable[..., Any]], No
             for one in own
         ] + [
             inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for key, (kind, default) in _COMMON.items()
+            for key, (kind, default) in COMMON.items()
         ]
 
         def command(**given: Any) -> None:
-            options = Options(**{key: given.pop(key) for key in _COMMON})
+            options = Options(**{key: given.pop(key) for key in COMMON})
             raise typer.Exit(run(function, Session(options), given))
 
         command.__name__ = function.__name__

@@ -68,9 +68,15 @@ def _no_longer_than(patience: float | None, timeout: float | None) -> float | No
 
 
 def wait_for(
-    session: Session, jobs: Sequence[str], *, states: frozenset[str] | None = None, timeout: float | None = None
+    session: Session,
+    jobs: Sequence[str],
+    *,
+    states: frozenset[str] | None = None,
+    timeout: float | None = None,
+    attempts: int = 0,
 ) -> Waiting:
     """Wait, and say on a terminal how far it is. Ctrl-C says how to come back."""
+    from holdfast.client import TimedOut
     from holdfast.client.answers import FINAL
     from holdfast.client.waiting import wait as wait_by_client
 
@@ -83,17 +89,28 @@ def wait_for(
             nonlocal done
             done = len(waiting.known) - sum(1 for name in waiting.open if name in waiting.known)
             step.to(done)
+            out.detail(f"{job['id']} is {job['state']}")
             if job["state"] == "faulted" and job["id"] not in told and not waiting.arrived(job):
                 told.add(job["id"])
                 why = f" ({neutral.line(cause(job['last']))})" if job["last"] else ""
                 out.say(f"{job['id']} is faulted{why}. If it waits for someone: holdfast story {job['id']}")
 
         try:
-            return wait_by_client(session.client, jobs, states=states or FINAL, timeout=timeout, changed=changed)
+            return wait_by_client(
+                session.client, jobs, states=states or FINAL, attempts=attempts, timeout=timeout, changed=changed
+            )
+        except TimedOut as error:
+            raise TimedOut(f"{error}. {_come_back(jobs)}") from error
         except KeyboardInterrupt:
-            some = " ".join(jobs[:3]) + (" …" if len(jobs) > 3 else "")
-            out.say(f"\nNo longer waiting; the jobs go on. To come back: holdfast wait {some}")
+            out.say(f"\nNo longer waiting. {_come_back(jobs)}")
             raise
+
+
+def _come_back(jobs: Sequence[str]) -> str:
+    if len(jobs) == 1:
+        return f"The job goes on; to come back: holdfast wait {jobs[0]}"
+    some = " ".join(jobs[:3]) + (" …" if len(jobs) > 3 else "")
+    return f"The jobs go on; to come back: holdfast wait {some}"
 
 
 def _doing(jobs: Sequence[str]) -> str:

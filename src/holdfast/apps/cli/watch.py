@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.apps.cli import neutral, squeue
+from holdfast.apps.cli import session as session_of_verbs
 from holdfast.apps.cli.amounts import moment, size
 from holdfast.apps.cli.columns import Column, table
 from holdfast.apps.cli.queue import whoami
@@ -57,7 +58,7 @@ def _pilot_colour(state: str) -> str:
 
 
 def alerts(
-    session: Session, limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 50
+    session: Session, limit: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="At most so many.")] = 50
 ) -> None:
     """Show what someone should look at, newest first.
 
@@ -87,17 +88,19 @@ def events(
         str | None, typer.Option("--states", "-t", metavar="STATES", help="Only into these states.")
     ] = None,
     owner: Annotated[
-        list[str] | None, typer.Option("--user", "-u", help="Only jobs of these owners; repeatable.")
+        list[str] | None, typer.Option("--user", "-u", metavar="NAME", help="Only jobs of these owners; repeatable.")
     ] = None,
     me: Annotated[bool, typer.Option("--me", help="Only your own jobs.")] = False,
-    team: Annotated[list[str] | None, typer.Option("--team", help="Only jobs of these teams; repeatable.")] = None,
+    team: Annotated[
+        list[str] | None, typer.Option("--team", metavar="NAME", help="Only jobs of these teams; repeatable.")
+    ] = None,
     name: Annotated[
-        list[str] | None, typer.Option("--name", "-n", help="Only jobs with these names; repeatable.")
+        list[str] | None, typer.Option("--name", "-n", metavar="NAME", help="Only jobs with these names; repeatable.")
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only jobs with this label.")
     ] = None,
-    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="End after so many.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-c", min=1, metavar="N", help="End after so many.")] = None,
 ) -> None:
     """Follow what happens to jobs, as it happens, until Ctrl-C.
 
@@ -128,7 +131,7 @@ def events(
                         return
         except Unavailable as error:
             session.out.say(f"{neutral.line(str(error))}; opening it again. Events in between are not shown.")
-        time.sleep(1.0)
+        time.sleep(session_of_verbs.REOPEN_AFTER)
         session.client.status()
 
 
