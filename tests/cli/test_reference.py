@@ -1,0 +1,33 @@
+"""The reference page says what the command line really has."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from scripts import cli_reference
+from tests.cli.conftest import Shell
+from tests.cli.test_manners import VERBS
+
+
+def test_the_page_is_as_the_command_line_has_it() -> None:
+    assert cli_reference.page() == cli_reference.PAGE.read_text(), "run: uv run python scripts/cli_reference.py"
+
+
+def test_every_value_has_a_name() -> None:
+    assert " None`" not in cli_reference.verbs()
+
+
+def test_every_option_on_the_page_exists(holdfast: Shell) -> None:
+    """Also in the part written by hand."""
+    known = {word for verb in VERBS for word in re.findall(r"--[a-z-]+", holdfast(verb, "--help").out)}
+    text, _, _ = cli_reference.PAGE.read_text().partition(cli_reference.MARK)
+    ours = re.sub(r"^\| `s[a-z]+ [^|]*\|", "|", text, flags=re.MULTILINE)  # Slurm's own column
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", ours)) <= known
+
+
+def test_every_command_on_the_page_is_a_verb() -> None:
+    found = re.findall(r"holdfast ([a-z-]+)", cli_reference.PAGE.read_text())
+    assert set(found) - set(VERBS) <= {"dev", "is"}
+    for line in re.findall(r"^\$ (.*)$", cli_reference.PAGE.read_text(), flags=re.MULTILINE):
+        shlex.split(line)
