@@ -69,6 +69,10 @@ bench-smoke:
     BENCH_SMOKE=1 just bench contention --rounds 1 --jobs 1500
     BENCH_SMOKE=1 just bench scale both --few 2000 --many 6000 --queued 3000 --jobs 1000 --rounds 1 --servers 2
 
+# A new user's first ten minutes: the README's commands in a clean environment.
+quickstart:
+    uv run python -m tests.walks.first_ten_minutes
+
 # Build the pages into docs/_build/html; a warning is an error.
 docs:
     uv run --group docs sphinx-build -q -W --keep-going -b html docs docs/_build/html
