@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 
+import pytest
 from tests.server.asks import read, story, submit_one
 from tests.server.running import Domain, RunningServer, until
 from tests.server.scripted_pilot import ScriptedPilot
+
+from holdfast.ports.job_store import Stored
+from holdfast.services.release_claims import ReleaseClaims
 
 
 async def test_a_pilot_that_went_away_while_it_waited_gets_nothing(server: RunningServer, tenant: str) -> None:
@@ -48,6 +54,51 @@ async def test_a_dead_pilots_job_is_released_at_once(server: RunningServer, tena
     await until(released, "the release", patience=10)
     last = (await story(ada, job))[-1]
     assert (last["event"], last["by"]) == ("release", "server")
+
+
+@dataclass(slots=True)
+class SlowSearch(ReleaseClaims):
+    """Something happens before the search for a dead pilot's jobs comes to its answer."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+    calls: int = 0
+
+    async def held_by(self, pilots: Sequence[str]) -> list[Stored]:
+        if self.meanwhile is not None:
+            happening, self.meanwhile = self.meanwhile, None
+            await happening()
+        return await ReleaseClaims.held_by(self, pilots)
+
+    async def release(self, jobs: Sequence[Stored], *, by: str, reason: str, overlap_possible: bool) -> int:
+        count = await ReleaseClaims.release(self, jobs, by=by, reason=reason, overlap_possible=overlap_possible)
+        self.calls += 1
+        return count
+
+
+async def test_a_pilot_that_comes_back_elsewhere_keeps_what_it_claims_there(
+    server: RunningServer, other: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = server.person("submitter", tenant=tenant)
+    pilot = await ScriptedPilot.register(server, tenant)
+    jobs: list[str] = []
+
+    async def come_back() -> None:
+        await channels.enter_async_context(pilot.channel(other))
+        jobs.append(await submit_one(ada))
+        assert (await pilot.claim_one(server=other))["job"] == jobs[0]
+
+    release = server.services.channels.release
+    slow = SlowSearch(release.store, release.pilots, release.writer, release.clock, meanwhile=come_back)
+    monkeypatch.setattr(server.services.channels, "release", slow)
+    async with AsyncExitStack() as channels:
+        async with pilot.channel(server):
+            pass
+        await until(lambda: _called(slow, 2), "the server to look for both kinds of claims")
+        assert (await read(ada, jobs[0]))["state"] == "running"
+
+
+async def _called(release: SlowSearch, times: int) -> bool:
+    return release.calls == times
 
 
 async def _waiting(server: RunningServer) -> bool:

@@ -109,21 +109,37 @@ class HoldChannels:
                 self._wake.set()
 
     async def _bury(self, closed: list[Channel]) -> None:
-        sheets = await self.pilots.sheets(fresh=True)
-        dead = [
-            one.pilot
-            for one in closed
-            if one.pilot not in self._open and newest_session(sheets, one.pilot) <= one.session
-        ]
+        """Release what the dead held: first what this server gave them, then what any other did.
+
+        Each time the claims are read before the sessions. A pilot that lives stores its newer session before it claims
+        anything more, so a claim that was read is its old one, or the session read after it shows that it lives.
+        """
+        granted = self.granted({one.pilot for one in closed})
+        dead = await self._dead(closed)
         if not dead:
             return
+        await self._release(granted, dead)
+        held = await self.release.held_by(sorted(dead))
+        dead = await self._dead([one for one in closed if one.pilot in dead])
+        await self._release(held, dead)
         self.deaths += len(dead)
-        reason = "its pilot died: the channel it held closed"
-        await self.release.release(self.granted(dead), by="server", reason=reason, overlap_possible=False)
-        await self.release.of_pilots(dead, by="server", reason=reason, overlap_possible=False)
         for pilot in dead:
             self.beats.forget(pilot)
             await self.release.mark(pilot, PilotState.GONE, "its channel closed")
+
+    async def _dead(self, closed: list[Channel]) -> set[str]:
+        """Those that have no newer channel anywhere."""
+        sheets = await self.pilots.sheets(fresh=True)
+        return {
+            one.pilot
+            for one in closed
+            if one.pilot not in self._open and newest_session(sheets, one.pilot) <= one.session
+        }
+
+    async def _release(self, held: Sequence[Stored], dead: Collection[str]) -> None:
+        jobs = [one for one in held if one.document.claim is not None and one.document.claim.pilot in dead]
+        reason = "its pilot died: the channel it held closed"
+        await self.release.release(jobs, by="server", reason=reason, overlap_possible=False)
 
     async def _order_loop(self) -> None:
         since = self.clock.now() - 5000
