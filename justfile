@@ -55,6 +55,10 @@ servers-up:
 servers-down:
     scripts/servers stop
 
+# kill -9, pauses, outages and lost answers on real processes, judged by an auditor: small (minutes) or full.
+chaos size="small" *args:
+    uv run python -m tests.chaos {{ size }} {{ args }}
+
 # List the papers' claims that no test carries.
 ledger *args:
     uv run python scripts/ledger.py {{ args }}

@@ -1,0 +1,144 @@
+"""`python -m tests.chaos small|full`: runs a campaign, audits it, prints the figures last; 1 when one of them is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.chaos.audit import Audit, Verdict
+from tests.chaos.campaign import Campaign, say
+from tests.chaos.evidence import Evidence, job_from, read_cuts, read_published
+from tests.chaos.ledger import read_ledger
+from tests.chaos.sizes import SIZES, Size
+
+
+def gather(campaign: Campaign) -> Evidence:
+    """Everything the auditor needs, read past Holdfast."""
+    records: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for record in _kept(campaign, "records"):
+        if record["job"]:
+            records[record["job"]].append(record)
+    jobs = {document["id"]: job_from(document, records[document["id"]]) for document in _kept(campaign, "jobs")}
+    manifests = [job.winner.manifest["path"] for job in jobs.values() if job.winner and job.winner.manifest]
+    batches: dict[str, int] = {}
+    for text in (campaign.folder / "journal.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        batches[line["key"]] = len(line["ids"])
+    return Evidence(
+        accepted=campaign.submitter.accepted,
+        batches=batches,
+        jobs=jobs,
+        marks=list(read_ledger(campaign.ledger_path)),
+        faults=campaign.faults.faults,
+        cuts=read_cuts(campaign.folder / "gate.jsonl"),
+        published={path: read_published(path) for path in manifests},
+        misuse=campaign.submitter.wrong,
+    )
+
+
+def _kept(campaign: Campaign, kind: str) -> Iterator[dict[str, Any]]:
+    """All documents of an index, also written to the folder for whoever wants to know why."""
+    with (campaign.folder / f"{kind}.jsonl").open("w") as lines:
+        for document in campaign.store.everything(kind):
+            lines.write(json.dumps(document) + "\n")
+            yield document
+
+
+def last_line(size: Size, verdict: Verdict) -> str:
+    """The figures in one line."""
+    unnoticed = len(verdict.unnoticed) + len(verdict.unpublished) + len(verdict.key_duplicates)
+    recorded = "all recorded" if not verdict.unrecorded else f"{len(verdict.unrecorded)} NOT recorded"
+    killed = len(verdict.killed) + len(verdict.killed_in_outage)
+    deaths, silences = "not measured", "not measured"
+    if verdict.deaths:
+        deaths = f"p50 {median(verdict.deaths):.2f} s max {max(verdict.deaths):.2f} s (n={len(verdict.deaths)})"
+    if verdict.silences:
+        silences = f"max {max(verdict.silences):.2f} L (n={len(verdict.silences)})"
+    return (
+        f"chaos {size.name}: {verdict.jobs} jobs, {len(verdict.lost) + len(verdict.unfinished)} lost, "
+        f"{unnoticed} unnoticed duplicates, {verdict.extra_runs} extra runs {recorded}, "
+        f"{killed} payloads killed by the outage, {len(verdict.false_orphans)} false orphans; "
+        f"death→claimable {deaths}, silence→claimable {silences}"
+    )
+
+
+async def run(size: Size, seed: int, folder: Path) -> Verdict:
+    campaign = Campaign(size, seed, folder)
+    began = time.monotonic()
+    try:
+        await campaign.start()
+        say(f"everything runs after {time.monotonic() - began:.0f} s; seed {seed}, folder {folder}")
+        await campaign.run()
+        await campaign.end()
+        say("auditing")
+        evidence = await asyncio.to_thread(gather, campaign)
+    finally:
+        campaign.abandon()
+        await campaign.store.stop()
+    verdict = Audit(evidence, size.lease).judge()
+    complaints = verdict.complaints(death_limit=size.death_limit, silence_limit=size.silence_limit)
+    report = {
+        "size": asdict(size),
+        "seed": seed,
+        "seconds": round(time.monotonic() - began, 1),
+        "complaints": complaints,
+        "verdict": asdict(verdict),
+        "submitter": dict(campaign.submitter.tally),
+        "faults": _counted(campaign),
+    }
+    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+    for complaint in complaints:
+        say(f"WRONG: {complaint}")
+    say(
+        f"{verdict.starts} starts; {verdict.through_outage} payloads ran through an outage; "
+        f"late ends: {verdict.adopted} adopted, {verdict.superseded} kept as evidence"
+    )
+    say(f"releases: {verdict.releases}")
+    say(f"faults: {report['faults']}")
+    say(f"{time.monotonic() - began:.0f} s in all; the report is {folder / 'report.json'}")
+    return verdict
+
+
+def _counted(campaign: Campaign) -> dict[str, int]:
+    counts: dict[str, int] = defaultdict(int)
+    for fault in campaign.faults.faults:
+        counts[f"{fault.kind} {fault.what}"] += 1
+    gate = campaign.folder / "gate.jsonl"
+    for text in gate.read_text().splitlines() if gate.exists() else ():
+        line = json.loads(text)
+        counts[f"{line['what']} {'answer to ' if line['what'] == 'lost' else ''}{line['way'].partition('-')[0]}"] += 1
+    return dict(sorted(counts.items()))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
+    parser.add_argument("size", nargs="?", default="small", choices=sorted(SIZES))
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
+    parser.add_argument("--folder", type=Path, help="where logs, ledger and report are kept; a new one unless given")
+    arguments = parser.parse_args()
+    size = SIZES[arguments.size]
+    folder: Path = arguments.folder or Path(tempfile.mkdtemp(prefix="holdfast-chaos-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    verdict = asyncio.run(run(size, arguments.seed, folder.resolve()))
+    bad = verdict.complaints(death_limit=size.death_limit, silence_limit=size.silence_limit)
+    if not bad and arguments.folder is None:
+        shutil.rmtree(folder / "outputs", ignore_errors=True)
+        shutil.rmtree(folder / "work", ignore_errors=True)
+    sys.stdout.write(last_line(size, verdict) + "\n")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
