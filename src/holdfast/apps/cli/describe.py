@@ -20,7 +20,7 @@ JOB = typer.Argument(metavar="JOB", help="Its id, or the first 4 or more charact
 
 
 def describe(session: Session, job: Annotated[str, JOB]) -> None:
-    """Show everything about a job: what it runs, what it needs, where it stands.
+    """Show everything about a job.
 
     holdfast describe 4f1c9d2a
     """

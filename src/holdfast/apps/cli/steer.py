@@ -59,7 +59,7 @@ def release(
     reason: Reason = None,
     yes: Yes = False,
 ) -> int:
-    """Let held jobs go on; with --lock, free a job whose pilot is dead.
+    """Let held jobs go on, or free a job of a dead pilot.
 
     holdfast release 4f1c9d2a
     """
@@ -101,7 +101,7 @@ Why = Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Kept i
 def force_complete(
     session: Session, jobs: Annotated[list[str], JOBS], attempt: Attempt, reason: Why, yes: Yes = False
 ) -> int:
-    """Say that jobs count as done; nothing of theirs is committed (operators).
+    """Say that jobs count as done (operators). Nothing of theirs is committed.
 
     holdfast force-complete 4f1c9d2a --attempt 3 --reason "checked by hand"
     """

@@ -102,7 +102,7 @@ def events(
     ] = None,
     count: Annotated[int | None, typer.Option("--count", "-c", min=1, metavar="N", help="End after so many.")] = None,
 ) -> None:
-    """Follow what happens to jobs, as it happens, until Ctrl-C.
+    """Follow what happens to jobs, until Ctrl-C.
 
     holdfast events --me
     """
@@ -156,7 +156,7 @@ def _show(session: Session, event: StreamEvent) -> int:
 
 
 def status(session: Session) -> None:
-    """Show how the installation stands: servers, store, jobs by state.
+    """Show servers, store, and jobs by state.
 
     holdfast status
     """
@@ -189,7 +189,7 @@ def status(session: Session) -> None:
 
 
 def config(session: Session) -> None:
-    """Show which server and token are used, and where that was said. The token itself is not shown.
+    """Show which server and token are used, and who said so. The token itself is not shown.
 
     holdfast config
     """
