@@ -9,7 +9,7 @@ import pytest
 from tests.server.running import Domain, RunningServer
 from tests.server.store_room import KINDS, store_room
 
-__all__ = ["domain", "local", "other", "server", "store_kind", "tenant"]
+__all__ = ["domain", "local", "other", "own_domain", "server", "store_kind", "tenant"]
 
 
 @pytest.fixture(scope="session", params=KINDS)
@@ -24,6 +24,14 @@ async def domain(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> A
     state = tmp_path_factory.mktemp("domain")
     async with store_room(store_kind, state) as url:
         yield Domain(url, state, {"callback_hosts": ("127.0.0.1",)})
+
+
+@pytest.fixture(scope="module")
+async def own_domain(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Domain]:
+    """A domain in which only those servers run that a test starts."""
+    state = tmp_path_factory.mktemp("own-domain")
+    async with store_room(store_kind, state) as url:
+        yield Domain(url, state)
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.domain.jobs.claim import claim, claimable
-from holdfast.domain.jobs.job_document import JobDocument, Lane, State, lane_named, lane_of
+from holdfast.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, Lane, State, lane_named, lane_of
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.domain.jobs.resources import Resources, class_may_fit, fits, less
 from holdfast.domain.jobs.slots import SLOTS, slot_of
@@ -27,6 +27,8 @@ from holdfast.ports.errors import PortError
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
 from holdfast.services.release_claims import release_wish
 from holdfast.services.write_checked import Settled, Wish, Writer
+
+REMEMBERED_PILOTS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,8 @@ class ClaimJobs:
         self._looking = {False: False, True: False}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = 0
+        self._hungry: OrderedDict[str, float] = OrderedDict()
+        """Since when each pilot has asked in vain."""
 
     # -- asked by pilots ---------------------------------------------------------------------------------------
 
@@ -134,7 +138,11 @@ class ClaimJobs:
         What is given fits into what is free all at once; with a batch, so often over, one after another.
         """
         loop = asyncio.get_running_loop()
-        request = Request(pilot, host, tenant, free, most, batch, self.clock.monotonic(), loop.create_future())
+        # One that asks often and briefly is hungry since its first request in vain, not since its last.
+        since = self._hungry.setdefault(pilot, self.clock.monotonic())
+        if len(self._hungry) > REMEMBERED_PILOTS:
+            self._hungry.popitem(last=False)
+        request = Request(pilot, host, tenant, free, most, batch, since, loop.create_future())
         self._waiting.append(request)
         self._wake.set()
         try:
@@ -277,16 +285,20 @@ class ClaimJobs:
         """The best candidate: highest priority first, then the lane that was served longest ago."""
         best: _Window | None = None
         order: tuple[int, int] = (0, 0)
+        awaited = -HIGHEST_PRIORITY - 1
         for window in self._windows.values():
-            if not window.jobs or window.lane.tenant != tenant or (window.foreign and not foreign):
+            if window.lane.tenant != tenant or (window.foreign and not foreign):
                 continue
-            if not class_may_fit(window.lane.resource_class, free):
+            if not (window.jobs or window.reading) or not class_may_fit(window.lane.resource_class, free):
+                continue
+            if not window.jobs:
+                awaited = max(awaited, window.lane.priority) if not window.foreign else awaited
                 continue
             rank = (-window.lane.priority, window.served)
             if best is None or rank < order:
                 best, order = window, rank
-        if best is None:
-            return None
+        if best is None or awaited > best.lane.priority:
+            return None  # nothing is there, or something more urgent is just being read
         self._turn += 1
         best.served = self._turn
         return self._take(best, free)
@@ -324,6 +336,7 @@ class ClaimJobs:
                     await self._give_back(jobs)
                 elif jobs:
                     self._waiting.remove(request)
+                    self._hungry.pop(request.pilot, None)
                     request.answer.set_result(jobs)
         except Exception as error:  # the requests must not hang on a bug
             for request, _ in batch:
@@ -375,7 +388,8 @@ class ClaimJobs:
         fed = {window.lane.tenant for window in self._windows.values() if window.jobs or window.ended_at is None}
         dry = any(request.tenant not in fed for request in unmet)
         pause = self.settings.settle if dry else self.settings.look_again
-        if unmet and now - self._looked_at[False] >= pause and not self._looking[False]:
+        # Also while everyone is served: a lane that we do not know may be more urgent than those that we do.
+        if self._waiting and now - self._looked_at[False] >= pause and not self._looking[False]:
             self._looking[False] = True
             self._spawn(self._look(foreign=False))
         old = any(now - request.since >= self.settings.foreign_after for request in unmet)

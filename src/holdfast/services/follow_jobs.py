@@ -27,6 +27,25 @@ class News(NamedTuple):
     line: Transition
 
 
+class Mark(NamedTuple):
+    """The last transition that someone heard of."""
+
+    at: int
+    job: str
+    rev: int
+
+    def __str__(self) -> str:
+        return f"{self.at}:{self.job}:{self.rev}"
+
+    @classmethod
+    def read(cls, text: str) -> Mark:
+        """Read a mark back; `ValueError` for anything else."""
+        at, job, rev = text.split(":")
+        if not (at.isascii() and at.isdigit() and rev.isascii() and rev.isdigit() and len(at) < 16 and len(rev) < 16):
+            raise ValueError("not a mark")
+        return cls(int(at), job, int(rev))
+
+
 @dataclass(slots=True, eq=False)
 class Listener:
     """Someone who listens; one that does not keep up is told so and let go."""
@@ -55,6 +74,8 @@ class FollowJobs:
     _listeners: set[Listener] = field(default_factory=set)
     _told: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _from: int | None = None
+    _since: int = 0
+    """When the first of those who listen began to."""
 
     def notice(self, stored: Stored) -> None:
         """A document was written here."""
@@ -65,13 +86,29 @@ class FollowJobs:
     async def listen(self, wanted: Callable[[JobDocument], bool]) -> AsyncIterator[Listener]:
         listener = Listener(wanted)
         if not self._listeners:
-            self._from = self.clock.now() - OVERLAP
+            self._since = self.clock.now()
+            self._from = self._since - OVERLAP
             self._told.clear()
         self._listeners.add(listener)
         try:
             yield listener
         finally:
             self._listeners.discard(listener)
+
+    async def missed(self, mark: Mark) -> AsyncIterator[News]:
+        """What happened since a mark, as far as the store can say by now; the seconds just before it again."""
+        await self.store.refresh()
+        since = mark.at - OVERLAP
+        query, cursor = JobQuery(at_least={"changed": since}), None
+        while True:
+            page = await self.store.search(query, sort="changed", limit=1000, cursor=cursor)
+            for document, _ in page.jobs:
+                for line in document.history:
+                    if line.at >= since and not (document.id == mark.job and line.rev <= mark.rev):
+                        yield News(document, line)
+            cursor = page.cursor
+            if cursor is None:
+                return
 
     async def run(self) -> None:
         """Look for what other servers wrote, while anyone listens."""
@@ -99,8 +136,9 @@ class FollowJobs:
     def _tell(self, document: JobDocument) -> None:
         told = self._told.get(document.id)
         if told is None:
-            # Of a job not heard of before only the newest line is news.
-            told = document.rev - 1
+            # Of a job not heard of before the newest line is news, and whatever happened since someone listens.
+            older = [line.rev for line in document.history if line.at < self._since]
+            told = min(document.rev - 1, max(older, default=0))
         for line in document.history:
             if line.rev > told:
                 for listener in tuple(self._listeners):

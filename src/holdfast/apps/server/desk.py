@@ -32,6 +32,8 @@ class Desk:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     logs: dict[tuple[str, str], set[asyncio.Queue[tuple[int, str, bool]]]] = field(default_factory=dict)
     """Who follows the log of which pilot's claim here."""
+    logged: OrderedDict[tuple[str, str], str | None] = field(default_factory=OrderedDict)
+    """The jobs of claims whose pilots sent pieces of logs that are followed elsewhere; None for no such job."""
     hosts: dict[str, str] = field(default_factory=dict)
     """Where each pilot runs, as it said when it registered."""
     _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)

@@ -79,6 +79,9 @@ async def followed_log(desk: Desk, stored: Stored, attempt: int | None) -> Async
                 still = await _still(desk, document)
                 pieces = [one for one in await _from_store(desk, document, held.id) if one[0] >= seen or one[2]]
                 if not pieces and not still:
+                    if not seen:  # its pilot never answered the order; what it told at the end is all there is
+                        await desk.services.parts.store.refresh()
+                        yield await stored_log(desk, document, document.attempt)
                     return
                 quiet += 1
                 if quiet % PING == 0:

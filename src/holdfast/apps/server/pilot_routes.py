@@ -28,6 +28,9 @@ from holdfast.services.hold_channels import Channel
 
 router = APIRouter(prefix="/v1/pilots", tags=["pilots"])
 PING = 5.0
+LOGGED = 1000
+ONE_LOOK = 0.25
+"""Seconds: a pilot that does not want to wait still gets what one look at the queue finds."""
 
 
 def _token(desk: Desk, pilot: str, tenant: str) -> Json:
@@ -125,7 +128,7 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
         free=resources_from(body.resources, body.time_left),
         most=body.max,
         batch=body.batch,
-        wait=body.wait,
+        wait=max(body.wait, ONE_LOOK),
     )
     granted = await while_wanted(asking, request.receive, desk.stopping) or []
     services.ends.granted(granted)
@@ -230,15 +233,25 @@ async def log(desk: TheDesk, who: PilotCaller, pilot: str, body: LogIn) -> Respo
 async def _leave_piece(desk: Desk, who: Principal, pilot: str, body: LogIn) -> None:
     """Whoever follows does so at another server, which finds the piece in the store."""
     parts = desk.services.parts
+    known = (pilot, body.claim)
+    if known not in desk.logged:
+        desk.logged[known] = await _job_held(desk, who, pilot, body.claim)
+        if len(desk.logged) > LOGGED:
+            desk.logged.popitem(last=False)
+    if job := desk.logged[known]:
+        name = f"live:{body.claim}:{body.offset}:{body.last}"
+        piece = {"claim": body.claim, "offset": body.offset, "text": body.text, "last": body.last}
+        await parts.store.add_records([Record(name, who.tenant, "live-log", job, parts.clock.now(), piece)])
+
+
+async def _job_held(desk: Desk, who: Principal, pilot: str, claim: str) -> str | None:
+    """The job that a pilot holds by a claim."""
+    store = desk.services.parts.store
     query = JobQuery(tenant=who.tenant, states=frozenset({State.RUNNING}), anyof={"pilot": [pilot]})
-    page = await parts.store.search(query, limit=1000)
-    for stored in page.jobs:
-        held = stored.document.claim
-        if held is not None and held.id == body.claim:
-            name = f"live:{body.claim}:{body.offset}:{body.last}"
-            piece = {"claim": body.claim, "offset": body.offset, "text": body.text, "last": body.last}
-            record = Record(name, who.tenant, "live-log", stored.document.id, parts.clock.now(), piece)
-            await parts.store.add_records([record])
+    await store.refresh()  # it may have been claimed just now
+    page = await store.search(query, limit=1000)
+    held = (one.document for one in page.jobs if one.document.claim is not None and one.document.claim.id == claim)
+    return next((document.id for document in held), None)
 
 
 @router.delete("/{pilot}")

@@ -7,32 +7,48 @@ from collections.abc import AsyncGenerator
 from importlib.metadata import version
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from holdfast.adapters.prometheus.metrics import CONTENT_TYPE
 from holdfast.apps.server.desk import Desk, TheDesk, Viewer
 from holdfast.apps.server.event_stream import EventStream, event
 from holdfast.apps.server.job_filters import job_query, wanted
 from holdfast.apps.server.job_routes import json_answer
+from holdfast.apps.server.problems import Problem
 from holdfast.domain.jobs.slots import own_slots
 from holdfast.formats.job_public import job_public, time_text, transition_public
 from holdfast.formats.pilot_json import pilot_to_json
 from holdfast.ports.job_store import JobQuery
+from holdfast.services.follow_jobs import Mark, News
 
 router = APIRouter(tags=["watch"])
 PING = 10.0
 
 
 @router.get("/v1/events")
-async def events(request: Request, desk: TheDesk, who: Viewer) -> Response:
-    """Every transition of the jobs that a search would find, from now on."""
+async def events(
+    request: Request, desk: TheDesk, who: Viewer, last_event_id: Annotated[str | None, Header(max_length=200)] = None
+) -> Response:
+    """Every transition of the jobs that a search would find, from now on or from the last event that was read."""
     query = job_query(request.query_params, who.tenant)
-    return EventStream(_events(desk, query), desk.stopping)
+    try:
+        mark = Mark.read(last_event_id) if last_event_id else None
+    except ValueError:
+        raise Problem(400, "Last-Event-ID is not the id of one of our events") from None
+    return EventStream(_events(desk, query, mark), desk.stopping)
 
 
-async def _events(desk: Desk, query: JobQuery) -> AsyncGenerator[bytes, None]:
-    async with desk.services.follow.listen(wanted(query)) as listener:
+async def _events(desk: Desk, query: JobQuery, mark: Mark | None) -> AsyncGenerator[bytes, None]:
+    follow = desk.services.follow
+    fits = wanted(query)
+    async with follow.listen(fits) as listener:
         yield event("open", {})
+        again: set[tuple[str, int]] = set()
+        if mark is not None:
+            async for missed in follow.missed(mark):
+                if fits(missed.document):
+                    again.add((missed.document.id, missed.line.rev))
+                    yield _told(missed)
         while True:
             try:
                 async with asyncio.timeout(PING):
@@ -43,8 +59,13 @@ async def _events(desk: Desk, query: JobQuery) -> AsyncGenerator[bytes, None]:
             if news is None:
                 yield event("lost", {"detail": "events came faster than they were read; search, then listen again"})
                 return
-            body = {"job": job_public(news.document), "transition": transition_public(news.line)}
-            yield event("job", body, number=f"{news.document.id}:{news.line.rev}")
+            if (news.document.id, news.line.rev) not in again:
+                yield _told(news)
+
+
+def _told(news: News) -> bytes:
+    body = {"job": job_public(news.document), "transition": transition_public(news.line)}
+    return event("job", body, number=str(Mark(news.line.at, news.document.id, news.line.rev)))
 
 
 @router.get("/v1/pilots")
