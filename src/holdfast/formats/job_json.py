@@ -5,7 +5,9 @@ Defaults are left out, so that a document is small. Fields that this code does n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from holdfast.domain.jobs.job_document import (
@@ -26,142 +28,98 @@ from holdfast.domain.jobs.specification import Effects, RetryPolicy, Specificati
 
 Json = dict[str, Any]
 
+_NO_RETRY = RetryPolicy()
+
+# Every claim and every end decodes and encodes a whole document, so both go by what is nearly always there, all at once,
+# and look at the rest only where there is any.
+_PLAIN = (
+    "id", "tenant", "specification", "name", "owner", "created", "changed", "priority", "not_before", "generation",
+    "attempt", "rev", "min_writer", "faults", "releases",
+)  # fmt: skip
+_plain = itemgetter(*_PLAIN)
+_CONVERTED = frozenset({"resources", "state", "history"})
 _DERIVED = frozenset(
     {
         "slot", "lane", "rank", "resource_class", "retries", "held", "pilot", "host", "cpus", "memory", "disk", "gpus",
         "overdue", "notify_due", "exit_code",
     }
 )  # fmt: skip
-_NO_RETRY = RetryPolicy()
+_USUAL = frozenset(_PLAIN) | _CONVERTED | _DERIVED
+_STATES = {state.value: state for state in State}
 
 
 def job_to_json(document: JobDocument) -> Json:
     """The stored form, with the fields that stores index."""
-    out: Json = dict(document.extra)
-    out |= {
-        "id": document.id,
-        "tenant": document.tenant,
-        "specification": document.specification,
-        "name": document.name,
-        "owner": document.owner,
-        "created": document.created,
-        "changed": document.changed,
-        "resources": resources_to_json(document.resources),
-        "priority": document.priority,
-        "not_before": document.not_before,
-        "state": document.state.value,
-        "generation": document.generation,
-        "attempt": document.attempt,
-        "rev": document.rev,
-        "history": [tuple(line) for line in document.history],
-        "min_writer": document.min_writer,
-        "faults": document.faults,
-        "releases": document.releases,
-    }
-    if document.index is not None:
-        out["index"] = document.index
-    if document.parameters:
-        out["parameters"] = document.parameters
-    if document.team:
-        out["team"] = document.team
-    if document.labels:
-        out["labels"] = document.labels
-    if document.expected_runtime is not None:
-        out["expected_runtime"] = document.expected_runtime
-    if document.retry != _NO_RETRY:
+    own = document.__dict__
+    out: Json = dict(zip(_PLAIN, _plain(own), strict=True))
+    out["resources"] = resources_to_json(document.resources)
+    out["state"] = document.state.value
+    out["history"] = [tuple(line) for line in document.history]
+    out |= search_fields(document)
+    for name, write in _OPTIONAL_WRITERS:
+        value = own[name]
+        if value is not None:
+            out[name] = write(value)
+    for name in _FILLED:
+        if own[name]:
+            out[name] = own[name]
+    if document.retry is not _NO_RETRY and document.retry != _NO_RETRY:
         out["retry"] = retry_to_json(document.retry)
-    if document.phase is not None:
-        out["phase"] = document.phase.value
-    claim = document.claim
-    if claim is not None:
-        out["claim"] = {"id": claim.id, "pilot": claim.pilot, "host": claim.host, "granted": claim.granted}
-    if document.former_claim is not None:
-        out["former_claim"] = document.former_claim
-    if document.holders:
-        out["holders"] = list(document.holders)
-    for name in ("held_end", "last"):
-        ending: Ending | None = getattr(document, name)
-        if ending is not None:
-            out[name] = ending_to_json(ending)
     if document.winner is not None:
         # The winner nearly always is the last end: one word instead of the same thing twice.
-        same = document.winner == document.last
-        out["winner"] = "last" if same else ending_to_json(document.winner)
-    if document.overlap_possible:
-        out["overlap_possible"] = True
-    if document.confirmations:
-        out["confirmations"] = document.confirmations
-    delivery = document.delivery
-    if delivery is not None:
-        out["delivery"] = {"url": delivery.url, "tries": delivery.tries, "due": delivery.due, "done": delivery.done}
-    for name, value in search_fields(document).items():
-        if value is not None:
-            out[name] = value
-    return out
-
-
-_KNOWN = frozenset(
-    {
-        "id", "tenant", "specification", "name", "owner", "created", "changed", "resources", "priority", "not_before",
-        "state", "generation", "attempt", "rev", "history", "min_writer", "faults", "releases", "index", "parameters",
-        "team", "labels", "expected_runtime", "retry", "phase", "claim", "former_claim", "holders", "held_end", "last",
-        "winner", "overlap_possible", "confirmations", "delivery",
-    }
-)  # fmt: skip
-_READ = _KNOWN | _DERIVED
+        out["winner"] = "last" if document.winner == document.last else ending_to_json(document.winner)
+    return {**document.extra, **out} if document.extra else out
 
 
 def job_from_json(data: Mapping[str, Any]) -> JobDocument:
     """Read the stored form back."""
-    get = data.get
-    last = ending_from_json(data["last"]) if "last" in data else None
-    winner = get("winner")
-    claim = get("claim")
-    delivery = get("delivery")
-    phase = get("phase")
-    retry = get("retry")
-    extra: Mapping[str, object] = {}
-    if not data.keys() <= _READ:
-        extra = {key: value for key, value in data.items() if key not in _READ}
-    return JobDocument.whole(
-        {
-            "id": data["id"],
-            "tenant": data["tenant"],
-            "specification": data["specification"],
-            "name": data["name"],
-            "owner": data["owner"],
-            "created": data["created"],
-            "changed": data["changed"],
-            "resources": resources_from_json(data["resources"]),
-            "index": get("index"),
-            "parameters": get("parameters", {}),
-            "team": get("team", ""),
-            "labels": get("labels", {}),
-            "priority": data["priority"],
-            "expected_runtime": get("expected_runtime"),
-            "retry": retry_from_json(retry) if retry else _NO_RETRY,
-            "not_before": data["not_before"],
-            "state": State(data["state"]),
-            "phase": Phase(phase) if phase else None,
-            "generation": data["generation"],
-            "attempt": data["attempt"],
-            "claim": Claim(claim["id"], claim["pilot"], claim["host"], claim["granted"]) if claim else None,
-            "former_claim": get("former_claim"),
-            "holders": tuple(get("holders", ())),
-            "held_end": ending_from_json(data["held_end"]) if "held_end" in data else None,
-            "last": last,
-            "winner": (last if winner == "last" else ending_from_json(winner)) if winner else None,
-            "faults": data["faults"],
-            "releases": data["releases"],
-            "overlap_possible": get("overlap_possible", False),
-            "confirmations": get("confirmations", 0),
-            "delivery": Delivery(**delivery) if delivery else None,
-            "rev": data["rev"],
-            "history": tuple(Transition(*line[:7]) for line in data["history"]),
-            "min_writer": data["min_writer"],
-            "extra": extra,
-        }
-    )
+    fields = _DEFAULTS.copy()
+    fields.update(zip(_PLAIN, _plain(data), strict=True))
+    fields["resources"] = resources_from_json(data["resources"])
+    fields["state"] = _STATES[data["state"]]
+    fields["history"] = tuple(_transition(line) for line in data["history"])
+    others = data.keys() - _USUAL
+    if others:
+        _read_others(fields, data, others)
+    return JobDocument.whole(fields)
+
+
+def _read_others(fields: Json, data: Mapping[str, Any], others: Set[str]) -> None:
+    extra: Json = {}
+    for name in others:
+        read = _OPTIONAL_READERS.get(name)
+        if read is not None:
+            fields[name] = read(data[name])
+        elif name != "winner":
+            extra[name] = data[name]
+    if "winner" in others:
+        winner = data["winner"]
+        fields["winner"] = fields["last"] if winner == "last" else ending_from_json(winner)
+    fields["extra"] = extra
+
+
+def _transition(line: Sequence[Any]) -> Transition:
+    return Transition._make(line[:7])  # a newer writer may say more
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def claim_to_json(claim: Claim) -> Json:
+    return {"id": claim.id, "pilot": claim.pilot, "host": claim.host, "granted": claim.granted}
+
+
+def claim_from_json(data: Mapping[str, Any]) -> Claim:
+    return Claim(data["id"], data["pilot"], data["host"], data["granted"])
+
+
+def delivery_to_json(delivery: Delivery) -> Json:
+    return {"url": delivery.url, "tries": delivery.tries, "due": delivery.due, "done": delivery.done}
+
+
+def delivery_from_json(data: Mapping[str, Any]) -> Delivery:
+    return Delivery(data["url"], data["tries"], data["due"], data["done"])
 
 
 def resources_to_json(resources: Resources) -> Json:
@@ -172,7 +130,11 @@ def resources_to_json(resources: Resources) -> Json:
 
 
 def resources_from_json(data: Mapping[str, Any]) -> Resources:
-    return Resources(data["cpus"], data["memory"], data["disk"], data["gpus"], data.get("wall"))
+    return _resources(data["cpus"], data["memory"], data["disk"], data["gpus"], data.get("wall"))
+
+
+# Thousands of jobs need the same.
+_resources = lru_cache(maxsize=4096)(Resources)
 
 
 def retry_to_json(retry: RetryPolicy) -> Json:
@@ -220,6 +182,47 @@ def ending_from_json(data: Mapping[str, Any]) -> Ending:
         else None,
         **{name: data.get(name) for name in _ENDING_FACTS},
     )
+
+
+_OPTIONAL_WRITERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("index", _as_it_is),
+    ("expected_runtime", _as_it_is),
+    ("phase", _as_it_is),
+    ("claim", claim_to_json),
+    ("former_claim", _as_it_is),
+    ("held_end", ending_to_json),
+    ("last", ending_to_json),
+    ("delivery", delivery_to_json),
+)
+_FILLED = ("parameters", "team", "labels", "holders", "overlap_possible", "confirmations")
+"""Fields that are left out when there is nothing in them."""
+_OPTIONAL_READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(
+        (
+            "index",
+            "parameters",
+            "team",
+            "labels",
+            "expected_runtime",
+            "former_claim",
+            "overlap_possible",
+            "confirmations",
+        ),
+        _as_it_is,
+    ),
+    "phase": Phase,
+    "claim": claim_from_json,
+    "holders": tuple,
+    "held_end": ending_from_json,
+    "last": ending_from_json,
+    "retry": retry_from_json,
+    "delivery": delivery_from_json,
+}
+_DEFAULTS: Json = {
+    "index": None, "parameters": {}, "team": "", "labels": {}, "expected_runtime": None, "retry": _NO_RETRY, "phase": None,
+    "claim": None, "former_claim": None, "holders": (), "held_end": None, "last": None, "winner": None,
+    "overlap_possible": False, "confirmations": 0, "delivery": None, "extra": {},
+}  # fmt: skip
 
 
 def specification_to_json(spec: Specification) -> Json:

@@ -247,26 +247,32 @@ def lane_named(text: str) -> Lane:
 
 
 def search_fields(document: JobDocument) -> dict[str, object]:
-    """What stores index beside the document itself: derived, never read back."""
-    claim = document.claim
+    """What stores index beside the document itself: derived, never read back; what does not apply is left out."""
     needs = document.resources
-    overdue = None
-    if claim is not None and document.expected_runtime is not None and document.held_end is None:
-        overdue = claim.granted + 1000 * document.expected_runtime
-    return {
+    kind = resource_class(needs)
+    fields: dict[str, object] = {
         "slot": slot_of(document.id),
-        "lane": str(lane_of(document)),
+        "lane": f"{document.tenant}/{kind}/{document.priority}/{document.owner}",
         "rank": rank(document),
-        "resource_class": resource_class(needs),
+        "resource_class": kind,
         "retries": max(0, document.attempt - 1),
         "held": bool(document.holders),
-        "pilot": claim.pilot if claim else None,
-        "host": claim.host if claim else (document.last.host if document.last else None),
         "cpus": needs.cpus,
         "memory": needs.memory,
         "disk": needs.disk,
         "gpus": needs.gpus,
-        "overdue": overdue,
-        "notify_due": document.delivery.due if document.delivery else None,
-        "exit_code": document.last.exit_code if document.last else None,
     }
+    last = document.last
+    if last is not None:
+        fields["host"] = last.host
+        if last.exit_code is not None:
+            fields["exit_code"] = last.exit_code
+    claim = document.claim
+    if claim is not None:
+        fields["pilot"] = claim.pilot
+        fields["host"] = claim.host
+        if document.expected_runtime is not None and document.held_end is None:
+            fields["overdue"] = claim.granted + 1000 * document.expected_runtime
+    if document.delivery is not None and document.delivery.due is not None:
+        fields["notify_due"] = document.delivery.due
+    return fields
