@@ -293,8 +293,10 @@ class Bench:
         return lines, [ended(document, version) for document, version in taken]
 
     async def finished(self, ends: list[Change]) -> list[str]:
+        bulks = bulks_of(ends)
+
         async def work() -> int:
-            return len(await adapter_loop(self.store, bulks_of(ends)))
+            return len(await adapter_loop(self.store, bulks))
 
         return [f"  ends by {told([await measure('adapter', work, self.processes)], 'adapter')}"]
 
