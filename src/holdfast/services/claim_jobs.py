@@ -90,6 +90,10 @@ class _Window:
     """The desk's count at which this window was served last; the lowest goes first among equals."""
 
 
+def _urgency(one: tuple[int, int, _Window]) -> tuple[int, int]:
+    return one[:2]
+
+
 @dataclass(slots=True)
 class DeskTally:
     """What the desk has done, for metrics and benchmarks."""
@@ -283,25 +287,28 @@ class ClaimJobs:
 
     def _next(self, tenant: str, free: Resources, *, foreign: bool) -> Stored | None:
         """The best candidate: highest priority first, then the lane that was served longest ago."""
-        best: _Window | None = None
-        order: tuple[int, int] = (0, 0)
         awaited = -HIGHEST_PRIORITY - 1
+        fed: list[tuple[int, int, _Window]] = []
         for window in self._windows.values():
-            if window.lane.tenant != tenant or (window.foreign and not foreign):
+            lane = window.lane
+            if lane.tenant != tenant or (window.foreign and not foreign) or not (window.jobs or window.reading):
                 continue
-            if not (window.jobs or window.reading) or not class_may_fit(window.lane.resource_class, free):
+            if not class_may_fit(lane.resource_class, free):
                 continue
-            if not window.jobs:
-                awaited = max(awaited, window.lane.priority) if not window.foreign else awaited
-                continue
-            rank = (-window.lane.priority, window.served)
-            if best is None or rank < order:
-                best, order = window, rank
-        if best is None or awaited > best.lane.priority:
-            return None  # nothing is there, or something more urgent is just being read
-        self._turn += 1
-        best.served = self._turn
-        return self._take(best, free)
+            if window.jobs:
+                fed.append((-lane.priority, window.served, window))
+            elif not window.foreign:
+                awaited = max(awaited, lane.priority)
+        while fed:
+            best = min(fed, key=_urgency)
+            if awaited > best[2].lane.priority:
+                return None  # something more urgent is just being read
+            if (stored := self._take(best[2], free)) is not None:
+                self._turn += 1
+                best[2].served = self._turn
+                return stored
+            fed.remove(best)  # nothing in it fits after all
+        return None
 
     def _take(self, window: _Window, free: Resources) -> Stored | None:
         wall = self.clock.now()
