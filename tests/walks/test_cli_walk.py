@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
+
+from holdfast.apps import entry
 
 HOLDFAST = [sys.executable, "-c", "from holdfast.apps.entry import main; main()"]
-PATIENCE = 120.0
+PATIENCE = 240.0
 """Seconds for anything to happen on a busy machine."""
 
 
@@ -32,14 +35,18 @@ class Laptop:
     def __call__(self, *words: str, code: int = 0, given: str = "", **environment: str) -> str:
         """Run a command, expect its exit code, and give its stdout."""
         ended = self.run(*words, given=given, **environment)
-        assert ended.returncode == code, (words, ended.returncode, ended.stdout[-2000:], ended.stderr[-2000:])
+        assert ended.exit_code == code, (words, ended.exit_code, ended.stdout[-2000:], ended.stderr[-2000:])
         return ended.stdout
 
-    def run(self, *words: str, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-        whole = self.environment() | environment
-        return subprocess.run(
-            [*HOLDFAST, *words], env=whole, input=given, capture_output=True, text=True, timeout=PATIENCE, cwd=self.home
+    def run(self, *words: str, given: str = "", **environment: str) -> Result:
+        """In this process, which spares the machine a hundred starts of Python; the server is another process."""
+        own = self.environment() | environment
+        ended = CliRunner().invoke(
+            entry.app, words, input=given, env={name: own.get(name) for name in {*os.environ, *own}}
         )
+        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+            raise ended.exception
+        return ended
 
     def start_command(self, *words: str) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
@@ -214,7 +221,7 @@ def test_refusals_say_what_to_do(laptop: Laptop) -> None:
     laptop("submit", "--token-file", str(token), "--", "true", code=4)
     laptop("queue", code=4, HOLDFAST_TOKEN="nonsense")
     wrong = laptop.run("submit", "--callback", "https://not-allowed.example.org", "--", "true")
-    assert wrong.returncode == 2
+    assert wrong.exit_code == 2
     assert "callback" in wrong.stderr
 
 
