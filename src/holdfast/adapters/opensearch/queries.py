@@ -58,8 +58,7 @@ def page_of(query: JobQuery, sort: str, limit: int, cursor: str | None) -> dict[
     after = None if cursor is None else _after(cursor, sort, len(by))
     meant = query_of(query)
     if after is not None and name in RANGES:
-        # What the cursor says already, said as a filter too: the jobs before it are skipped, not looked at. At a
-        # million jobs, 700,000 of them before the cursor, this took the search from 10 ms to 2 ms of CPU.
+        # What the cursor says already, said as a filter too: the jobs before it are skipped, not looked at.
         place = {"range": {name: {"gte" if order == "asc" else "lte": after[0]}}}
         meant = {"bool": {"filter": [meant, place]}}
     body: dict[str, Any] = {
