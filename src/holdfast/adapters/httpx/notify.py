@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -15,6 +16,9 @@ from holdfast.ports.errors import Permanent, Transient
 
 SECONDS = 5.0
 MAX_ANSWER = 65_536
+GONE = 410
+"""The one answer that says for good that nobody will take it."""
+ODD = re.compile(r"[^\x21-\x5b\x5d-\x7e]")
 
 
 class HttpxNotify:
@@ -29,6 +33,8 @@ class HttpxNotify:
         self._allowed = tuple(one.removeprefix("private:") for one in allowed)
 
     def check(self, url: str) -> str | None:
+        if ODD.search(url):
+            return "spaces, control characters, backslashes and anything but ASCII must be percent-encoded"
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port
@@ -62,10 +68,10 @@ class HttpxNotify:
                 await self._drain(answer)
         except (TimeoutError, httpx.HTTPError, OSError) as error:
             raise Transient(f"no answer from {host}: {type(error).__name__}") from error
-        if answer.status_code in (408, 425, 429) or answer.status_code >= 500:
-            raise Transient(f"{host} answered {answer.status_code}")
-        if answer.status_code >= 300:
+        if answer.status_code == GONE:
             raise Permanent(f"{host} answered {answer.status_code}")
+        if not answer.is_success:  # whoever set it up wrongly may mend it
+            raise Transient(f"{host} answered {answer.status_code}")
 
     async def _drain(self, answer: httpx.Response) -> None:
         size = 0
