@@ -132,16 +132,21 @@ async def test_a_callback_that_hangs_blocks_nobody(
 ) -> None:
     assert notify.SECONDS == 5.0
     monkeypatch.setattr(notify, "SECONDS", 1.0)
-    async with local.domain.server(callback_hosts=("127.0.0.1",)) as server, server.domain.keeper(callback_hosts=("127.0.0.1",)) as keeper:  # fmt: skip
-        async with listen("hang") as hangs, listen() as answers:
-            await _ended(server, tenant, hangs)
-            await _ended(server, tenant, answers)
-            since = time.monotonic()
-            await _send(keeper, server, LaterClock())
-            assert 0.9 < time.monotonic() - since < 10.0
-            assert len(hangs.seen) == 1
-            assert len(answers.seen) == 1
-            assert (keeper.callbacks.sent, keeper.callbacks.failed) == (1, 1)
+    allowed = ("127.0.0.1",)
+    async with (
+        local.domain.server(callback_hosts=allowed) as server,
+        local.domain.keeper(callback_hosts=allowed) as keeper,
+        listen("hang") as hangs,
+        listen() as answers,
+    ):
+        await _ended(server, tenant, hangs)
+        await _ended(server, tenant, answers)
+        since = time.monotonic()
+        await _send(keeper, server, LaterClock())
+        assert 0.9 < time.monotonic() - since < 10.0
+        assert len(hangs.seen) == 1
+        assert len(answers.seen) == 1
+        assert (keeper.callbacks.sent, keeper.callbacks.failed) == (1, 1)
 
 
 async def test_an_endless_answer_is_not_read_to_its_end(local: RunningServer, tenant: str) -> None:
