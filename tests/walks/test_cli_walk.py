@@ -8,9 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,8 @@ class Laptop:
 
     def environment(self) -> dict[str, str]:
         own = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "XDG_"))}
-        return own | {"XDG_CONFIG_HOME": str(self.home / "config"), "XDG_STATE_HOME": str(self.home / "state")}
+        places = {"XDG_CONFIG_HOME": str(self.home / "config"), "XDG_STATE_HOME": str(self.home / "state")}
+        return own | places | {"HOLDFAST_CALLBACK_HOSTS": "127.0.0.1"}
 
     def start(self) -> None:
         self.dev = subprocess.Popen([*HOLDFAST, "dev", "--port", str(self.port)], env=self.environment(), cwd=self.home)
@@ -156,6 +159,7 @@ def test_hold_release_cancel(laptop: Laptop) -> None:
     assert "not needed" in laptop("story", job)
 
 
+@pytest.mark.ledger("P4-06")
 def test_the_claim_of_a_pilot_is_taken_away_by_hand(laptop: Laptop) -> None:
     job = laptop("submit", "--", "sleep", "600").strip()
     until(lambda: laptop.json("describe", job)["job"]["claim"] is not None)
@@ -196,6 +200,56 @@ def test_events_are_followed(laptop: Laptop) -> None:
         laptop("submit", "--wait", "--name", "watched", "--", "true")
     out, _ = following.communicate()
     assert [json.loads(line)["job"]["name"] for line in out.splitlines()] == ["watched"] * 2
+
+
+@pytest.mark.ledger("P4-10")
+def test_a_client_submits_asks_and_is_told_of_the_end(laptop: Laptop, told: Told) -> None:
+    good = laptop("submit", "--callback", told.url, "--", "true").strip()
+    bad = laptop("submit", "--callback", told.url, "--", "sh", "-c", "exit 5").strip()
+    laptop("wait", "--timeout", "200", good, bad, code=8)
+    until(lambda: len(told.bodies) >= 2)
+    first = {body["job"]: body for body in reversed(told.bodies)}
+    assert (first[good]["state"], first[good]["exit_code"]) == ("completed", 0)
+    assert (first[bad]["state"], first[bad]["exit_code"]) == ("failed", 5)
+    until(lambda: all(laptop.json("describe", job)["job"]["callback"]["done"] for job in (good, bad)))
+    assert ", told" in laptop("describe", good)
+
+
+def test_a_job_past_its_expected_runtime_raises_an_alert(laptop: Laptop) -> None:
+    job = laptop("submit", "--expected-runtime", "1s", "--name", "long", "--", "sleep", "600").strip()
+    until(lambda: job in [one["job"] for one in laptop.json("alerts")["alerts"]])
+    assert "Alert: job long" in laptop("story", job)
+    laptop("cancel", job)
+
+
+@dataclass
+class Told:
+    """What a callback was told."""
+
+    url: str
+    bodies: list[dict[str, Any]]
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    bodies: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield Told(f"http://127.0.0.1:{server.server_address[1]}/done", bodies)
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 def test_more_jobs_than_one_request_takes(laptop: Laptop) -> None:
