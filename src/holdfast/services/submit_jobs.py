@@ -17,7 +17,7 @@ from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.jobs.submission import Submission, new_job
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.errors import Conflict, Transient
-from holdfast.ports.job_store import Change, Conflicted, JobStore, Record, Stored, Written
+from holdfast.ports.job_store import Change, JobStore, Record, Stored, Written
 from holdfast.services.write_checked import TRIES
 
 BULK = 1000
@@ -88,48 +88,38 @@ class SubmitJobs:
             self._known.popitem(last=False)
 
     async def _create(self, documents: Sequence[JobDocument]) -> list[Accepted]:
-        """Create-if-absent, settled by the same rule as every write: what was read counts only when confirmed."""
-        done: dict[str, Accepted] = {}
-        created: list[Stored] = []
+        """Create-if-absent, settled by the same rule as every write: what was read counts only when confirmed.
+
+        That someone seems to have written on the document since proves nothing: as much as the document itself, that may have
+        been read from a copy which is about to lose it.
+        """
+        accepted: dict[str, Accepted] = {}
+        settled: list[Stored] = []
+        wanted = {document.id: document for document in documents}
         changes = [Change(document, None) for document in documents]
         for _ in range(TRIES):
-            results = await self.store.write(changes)
             unsure: list[str] = []
-            for change, result in zip(changes, results, strict=True):
+            for change, result in zip(changes, await self.store.write(changes), strict=True):
                 job = change.document.id
                 if isinstance(result, Written):
-                    # A write over a version that was read confirms a job whose creation was not acknowledged.
-                    done[job] = Accepted(job, created=change.expected is None)
-                    created.append(Stored(change.document, result.version))
+                    accepted[job] = Accepted(job, created=change.expected is None)
+                    settled.append(Stored(change.document, result.version))
                 else:
                     unsure.append(job)
-                    if isinstance(result, Conflicted):
-                        done.setdefault(job, Accepted(job, created=False))
             if not unsure:
                 break
-            changes = await self._again(unsure, {document.id: document for document in documents}, done)
-            if not changes:
-                break
+            found = await self.store.get(unsure)
+            changes = [_settling(wanted[job], found.get(job)) for job in unsure]
         else:
             raise Transient("the store did not acknowledge every job; send the same request with the same key again")
         for tell in self.offered:
-            tell(created)
-        return [done[document.id] for document in documents]
+            tell(settled)
+        return [accepted[document.id] for document in documents]
 
-    async def _again(
-        self, unsure: Sequence[str], documents: dict[str, JobDocument], done: dict[str, Accepted]
-    ) -> list[Change]:
-        found = await self.store.get(unsure)
-        changes: list[Change] = []
-        for job in unsure:
-            stored = found.get(job)
-            if stored is None:
-                changes.append(Change(documents[job], None))
-            elif stored.document.rev == 1 and stored.document.confirmations == 0:
-                changes.append(Change(confirm(stored.document), stored.version))
-            else:  # someone's acknowledged write stands on it
-                done[job] = Accepted(job, created=False)
-        return changes
+
+def _settling(wanted: JobDocument, found: Stored | None) -> Change:
+    """The write that settles whether a job stands: its creation once more, or a confirmation of what was found."""
+    return Change(wanted, None) if found is None else Change(confirm(found.document), found.version)
 
 
 def job_named(tenant: str, key: str, place: int) -> str:
