@@ -21,6 +21,9 @@ from holdfast.ports.errors import Transient
 from holdfast.ports.job_store import JobStore, Record, Stored
 from holdfast.services.write_checked import Answer, Missing, Settled, Wish, Writer
 
+MISSING = 60.0
+"""Seconds for which the end of a job that cannot be found is not yet settled."""
+
 
 class Result(StrEnum):
     """What became of an end."""
@@ -71,6 +74,7 @@ class EndJobs:
     _queue: list[_Asked] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _known: OrderedDict[str, Stored] = field(default_factory=OrderedDict)
+    _missing: OrderedDict[str, float] = field(default_factory=OrderedDict)
 
     def granted(self, jobs: Sequence[Stored]) -> None:
         """Remember the documents of claims given here: their ends then need no read."""
@@ -129,12 +133,24 @@ class EndJobs:
         late: list[tuple[_Asked, str]] = []
         for one, answer in zip(batch, answers, strict=True):
             self._known.pop(one.report.ending.claim, None)
-            if isinstance(answer, Refused | Missing):
-                late.append((one, answer.reason if isinstance(answer, Refused) else "there is no such job"))
-            else:
+            if isinstance(answer, Refused):
+                late.append((one, answer.reason))
+            elif not isinstance(answer, Missing):
                 _tell(one, *_result(answer))
+            elif self._long_missing(one.report.ending.claim):
+                late.append((one, "there is no such job"))
+            else:
+                _tell(one, Result.UNKNOWN, "the job cannot be found")
         if late:
             await self._keep_late(late)
+
+    def _long_missing(self, claim: str) -> bool:
+        """A copy of the store that lags may not know the job yet; only when nobody knows it for long it is gone."""
+        now = self.clock.monotonic()
+        since = self._missing.setdefault(claim, now)
+        while len(self._missing) > self.remember:
+            self._missing.popitem(last=False)
+        return now - since >= MISSING
 
     def _wish(self, one: _Asked) -> Wish:
         ending = one.report.ending
@@ -153,7 +169,13 @@ class EndJobs:
         def mine(document: JobDocument) -> bool:
             return document.tenant == one.tenant and isinstance(end(document, ending, now=now, by=one.pilot), Repeated)
 
-        return Wish(one.report.job, decide, mine, known=self._known.get(ending.claim))
+        return Wish(
+            one.report.job,
+            decide,
+            mine,
+            known=self._known.get(ending.claim),
+            prove=lambda document: document.tenant == one.tenant,
+        )
 
     async def _keep_evidence(self, batch: Sequence[_Asked]) -> None:
         """What a fault left behind, and what any attempt printed, before the document says that it ended."""

@@ -2,7 +2,8 @@
 
 A conflict, a timeout or a reset says nothing: the write may have taken place, or may yet. So the document is read again.
 If it carries the very change that was wished for, a confirming write is made, and only its acknowledgement counts. If not, a
-wish that may be tried again is decided anew on what was read; a claim is not: its id is dropped and never used again.
+wish that may be tried again is decided anew on what was read; a claim is not: its id is dropped and never used again. What was read
+proves nothing either: where a refusal would cost finished work, it too waits for an acknowledged confirming write.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ class Wish:
     """The document as the caller has it; saves a read, and may be stale."""
     once: bool = False
     """Decide on the known document only: a claim that was lost is lost."""
+    prove: Callable[[JobDocument], bool] = lambda _document: False
+    """Whether a refusal on that document counts only once a confirming write has shown that the document stands. For those
+    whose refusal costs finished work: what was read may be old, or about to be rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class _Try:
     answer: Answer | None = None
     fresh: bool = False
     """What is stored was read after the last write."""
+    refusal: Refused | None = None
+    """What the answer is if the write that is under way, a confirming one, is acknowledged."""
     detail: str = ""
 
 
@@ -127,6 +133,7 @@ class CheckedWriter:
         for one in tries:
             assert one.stored is not None  # noqa: S101 - the caller asked for these alone
             document = one.stored.document
+            one.refusal = None
             if one.fresh and one.wish.mine(document):
                 confirming.add(len(changes))
                 next_document: JobDocument | Refused = confirm(document)
@@ -136,8 +143,10 @@ class CheckedWriter:
             else:
                 next_document = one.wish.decide(document)
             if isinstance(next_document, Refused):
-                one.answer = next_document
-                continue
+                if not one.wish.prove(document):
+                    one.answer = next_document
+                    continue
+                one.refusal, next_document = next_document, confirm(document)
             if next_document is document:
                 one.answer = Settled(one.stored)
                 continue
@@ -161,7 +170,7 @@ class CheckedWriter:
                 self.tally.written += 1
                 self.tally.confirmed += place in confirming
                 stored = Stored(change.document, result.version)
-                one.answer = Settled(stored)
+                one.answer = one.refusal or Settled(stored)
                 for tell in self.listeners:
                     tell(stored)
                 continue
