@@ -65,6 +65,7 @@ class KeepBeats:
         """The servers seen alive, with their addresses."""
         self._buckets = [_Bucket() for _ in range(self.settings.buckets)]
         self._seen: dict[str, tuple[int, float]] = {}
+        self._shared_among: frozenset[str] = frozenset()
         self._wake = asyncio.Event()
 
     async def beat(self, pilot: str, beat: Beat) -> None:
@@ -165,7 +166,9 @@ class KeepBeats:
         self._seen = {server: seen for server, seen in self._seen.items() if server in newest}
         moving = {server for server, (_, at) in self._seen.items() if now - at < self.settings.dead_after}
         self.alive = {server: urls[server] for server in sorted(moving - {self.server})} | {self.server: self.url}
-        self.shared_out(own_slots(self.server, self.alive))
+        if self._shared_among != self.alive.keys():
+            self._shared_among = frozenset(self.alive)
+            self.shared_out(own_slots(self.server, self.alive))
 
     def _let_move(self, sheet: BeatSheet) -> None:
         """Pilots that beat at another server now need not stand on our sheet."""

@@ -8,6 +8,7 @@ costs a conflict at the store, never a second claim.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from zlib import crc32
 
 SLOTS = 1024
@@ -23,13 +24,19 @@ def own_slots(server: str, alive: Iterable[str]) -> frozenset[int]:
     others = sorted(set(alive) - {server})
     if not others:
         return frozenset(range(SLOTS))
-    # The slot is hashed last and mixed, since crc32 alone is linear and would give one server all slots.
-    return frozenset(
-        slot for slot in range(SLOTS) if all(_weight(server, slot) > _weight(other, slot) for other in others)
-    )
+    rivals = zip(*(_weights(other) for other in others), strict=True)
+    ours = _weights(server)
+    return frozenset(slot for slot, theirs in enumerate(rivals) if ours[slot] > max(theirs))
+
+
+@lru_cache(maxsize=64)
+def _weights(server: str) -> tuple[tuple[int, str], ...]:
+    """What a server weighs in each slot. The same servers are asked for again and again."""
+    return tuple(_weight(server, slot) for slot in range(SLOTS))
 
 
 def _weight(server: str, slot: int) -> tuple[int, str]:
+    # The slot is hashed and mixed, since crc32 alone is linear and would give one server all slots.
     mixed = crc32(f"{slot}:{server}".encode()) * 0x9E3779B1 & 0xFFFFFFFF
     mixed ^= mixed >> 15
     return (mixed * 0x85EBCA77 & 0xFFFFFFFF, server)
