@@ -45,6 +45,8 @@ class ClaimSettings:
     """Writes under way at once."""
     gather: float = 0.002
     """How long to wait for more requests before writing, in seconds."""
+    idle: float = 0.25
+    """How often to look at the waiting requests when nothing else happens, in seconds."""
     settle: float = 1.2
     """How long until the store surely shows what was written, in seconds."""
     foreign_after: float = 1.0
@@ -238,7 +240,7 @@ class ClaimJobs:
                 task.cancel()
 
     async def _wait_for_work(self) -> None:
-        idle = 0.25 if self._waiting else 5.0
+        idle = self.settings.idle if self._waiting else 5.0
         try:
             async with asyncio.timeout(idle):
                 await self._wake.wait()
