@@ -1,0 +1,94 @@
+"""The network between pilots, people and servers: requests and answers get lost, and either side may be gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.faults import Chances
+from tests.simulation.virtual_loop import Actor, VirtualLoop
+
+if TYPE_CHECKING:
+    from tests.simulation.server import SimServer
+
+Handler = Callable[["SimServer"], Coroutine[Any, Any, Any]]
+
+
+class LinkLost(Exception):
+    """No answer came: the request may or may not have been carried out."""
+
+
+class Link:
+    """All connections to all servers."""
+
+    def __init__(self, loop: VirtualLoop, rng: Random, tally: Counter[str]) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.tally = tally
+        self.chances = Chances()
+        self.cut: set[tuple[str, int]] = set()
+        """Callers and addresses between which nothing passes."""
+
+    async def call(self, caller: Actor, server: SimServer | None, handler: Handler, *, patience: float) -> Any:
+        """Ask a server; `LinkLost` when no answer came in time, or the server is gone, or it failed."""
+        if server is None or server.actor.dead:
+            await asyncio.sleep(self._way())
+            raise LinkLost("refused")
+        if (caller.name, server.address) in self.cut or self.rng.random() < self.chances.link_request_lost:
+            self.tally["link: request lost"] += 1
+            await asyncio.sleep(patience)
+            raise LinkLost("timeout")
+        answer: asyncio.Future[Any] = self.loop.create_future()
+        lost = self.rng.random() < self.chances.link_answer_lost
+        if lost:
+            self.tally["link: answer lost"] += 1
+        server.open_calls[answer] = caller
+        server.actor.later(self._way(), self._serve, server, handler, answer, caller, lost)
+        timer = caller.later(patience, _give_up, answer, "timeout")
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+            server.open_calls.pop(answer, None)
+
+    def _serve(
+        self, server: SimServer, handler: Handler, answer: asyncio.Future[Any], caller: Actor, lost: bool
+    ) -> None:
+        server.actor.spawn(self._handle(server, handler, answer, caller, lost))
+
+    async def _handle(
+        self, server: SimServer, handler: Handler, answer: asyncio.Future[Any], caller: Actor, lost: bool
+    ) -> None:
+        try:
+            result = await handler(server)
+        except LinkLost as error:
+            result = error
+        except asyncio.CancelledError:
+            return
+        if not lost and (caller.name, server.address) not in self.cut:
+            caller.later(self._way(), _deliver, answer, result)
+
+    def broken(self, server: SimServer) -> None:
+        """The server died: whoever waits for it is told by a reset."""
+        for answer, caller in server.open_calls.items():
+            caller.later(self._way(), _give_up, answer, "reset")
+
+    def _way(self) -> float:
+        return 0.001 + 0.004 * self.rng.random()
+
+
+def _deliver(answer: asyncio.Future[Any], result: Any) -> None:
+    if answer.done():
+        return
+    if isinstance(result, LinkLost):
+        answer.set_exception(result)
+    else:
+        answer.set_result(result)
+
+
+def _give_up(answer: asyncio.Future[Any], why: str) -> None:
+    if not answer.done():
+        answer.set_exception(LinkLost(why))

@@ -1,0 +1,55 @@
+"""The protocol that everybody writes first: write once, and after an error believe what one read shows.
+
+It fills the same port as the real writer, so the same services run on it under the same schedules. It must be caught.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.domain.jobs.lifecycle import Refused
+from holdfast.domain.jobs.story import fold
+from holdfast.ports.errors import Transient
+from holdfast.ports.job_store import Change, JobStore, Stored, Written
+from holdfast.services.write_checked import Answer, Missing, Settled, Unsettled, Wish, _chapter_record
+
+
+@dataclass(slots=True)
+class NaiveWriter:
+    """Trusts one read after an error, and never confirms."""
+
+    store: JobStore
+    listeners: list[Callable[[Stored], None]] = field(default_factory=list)
+
+    async def write(self, wishes: Sequence[Wish]) -> Sequence[Answer]:
+        return [await self._one(wish) for wish in wishes]
+
+    async def _one(self, wish: Wish) -> Answer:
+        try:
+            stored = wish.known or (await self.store.get([wish.job])).get(wish.job)
+            for _ in range(2):
+                if stored is None:
+                    return Missing()
+                wished = wish.decide(stored.document)
+                if isinstance(wished, Refused):
+                    return wished
+                wished, chapter = fold(wished)
+                if chapter is not None:
+                    await self.store.add_records([_chapter_record(wished, chapter)])
+                (result,) = await self.store.write([Change(wished, stored.version)])
+                if isinstance(result, Written):
+                    return self._settled(Stored(wished, result.version))
+                stored = (await self.store.get([wish.job])).get(wish.job)
+                if stored is not None and wish.mine(stored.document):
+                    return self._settled(stored)
+                if wish.once:
+                    return Refused("someone else's write stands")
+        except Transient as error:
+            return Unsettled(str(error))
+        return Unsettled("twice in vain")
+
+    def _settled(self, stored: Stored) -> Settled:
+        for tell in self.listeners:
+            tell(stored)
+        return Settled(stored)
