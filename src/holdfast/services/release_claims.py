@@ -48,11 +48,14 @@ class ReleaseClaims:
                 return held
 
     async def release(self, jobs: Sequence[Stored], *, by: str, reason: str, overlap_possible: bool) -> int:
-        """Release the claims that these documents show."""
+        """Release the claims that these documents show; of several documents of one job the newest counts."""
+        newest: dict[str, Stored] = {}
+        for one in sorted(jobs, key=lambda one: one.document.token):
+            if one.document.claim is not None and one.document.held_end is None:
+                newest[one.document.id] = one
         wishes = [
             release_wish(one, by=by, reason=reason, overlap_possible=overlap_possible, now=self.clock.now())
-            for one in jobs
-            if one.document.claim is not None and one.document.held_end is None
+            for one in newest.values()
         ]
         count = 0
         for start in range(0, len(wishes), PAGE):
