@@ -59,6 +59,14 @@ servers-down:
 chaos size="small" *args:
     uv run python -m tests.chaos {{ size }} {{ args }}
 
+# The claim protocol under N random schedules; `just sim-again SEED` runs one of them once more.
+sim n="10000":
+    uv run python -m tests.simulation --schedules {{ n }} --jobs 2
+
+# One schedule of the simulation again, with what it broke.
+sim-again seed *args:
+    uv run python -m tests.simulation --seed {{ seed }} {{ args }}
+
 # List the papers' claims that no test carries.
 ledger *args:
     uv run python scripts/ledger.py {{ args }}

@@ -15,6 +15,7 @@ from tests.simulation.shard import Entry
 from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Token, Transition
 from holdfast.domain.jobs.lifecycle import Event
 from holdfast.domain.jobs.story import whole_story
+from holdfast.formats.job_json import ending_from_json
 from holdfast.ports.job_store import Record
 from holdfast.services.end_jobs import Result
 from holdfast.services.write_checked import chapter_of
@@ -43,6 +44,7 @@ class Auditor:
         self.tally: Counter[str] = Counter()
         self.documents: dict[str, JobDocument] = {}
         self.records: dict[str, Record] = {}
+        self.late_ends: set[tuple[str, str]] = set()
         self.specifications: set[str] = set()
         self.claims: dict[str, Effect] = {}
         """Every claim that the store acknowledged."""
@@ -94,7 +96,10 @@ class Auditor:
             self.blame("story broken", f"{name}: {old.history} then {new.history}")
 
     def record_committed(self, name: str, _before: Entry[Any] | None, after: Entry[Any]) -> None:
-        self.records[name] = after.value
+        record: Record = after.value
+        self.records[name] = record
+        if record.kind == "late-end":
+            self.late_ends.add((record.job, ending_from_json(record.body["ending"]).claim))  # type: ignore[arg-type]
 
     def specification_committed(self, name: str, _before: Entry[Any] | None, _after: Entry[Any]) -> None:
         self.specifications.add(name)
@@ -184,11 +189,8 @@ class Auditor:
                 self.blame("end told committed is not there", f"{job} {ending}")
             if result is Result.HELD and claim not in self.kept | self.ended:
                 self.blame("end told held is not there", f"{job} {ending}")
-            if result is Result.SUPERSEDED and not self._kept_late(ending, job):
+            if result is Result.SUPERSEDED and (job, claim) not in self.late_ends:
                 self.blame("superseded end not kept", f"{job} {ending}")
-
-    def _kept_late(self, ending: Ending, job: str) -> bool:
-        return f"{job}:{ending.token.generation}.{ending.token.attempt}:{ending.claim}:late-end" in self.records
 
     def _judge_outputs(self, job: str, document: JobDocument) -> None:
         winner = document.winner

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,17 @@ Handler = Callable[["SimServer"], Coroutine[Any, Any, Any]]
 
 class LinkLost(Exception):
     """No answer came: the request may or may not have been carried out."""
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One request on its way."""
+
+    caller: Actor
+    answer: asyncio.Future[Any]
+    lost: bool
+    """The answer will not arrive."""
+    work: asyncio.Task[Any] | None = None
 
 
 class Link:
@@ -41,40 +53,37 @@ class Link:
             self.tally["link: request lost"] += 1
             await asyncio.sleep(patience)
             raise LinkLost("timeout")
-        answer: asyncio.Future[Any] = self.loop.create_future()
-        lost = self.rng.random() < self.chances.link_answer_lost
-        if lost:
+        call = Call(caller, self.loop.create_future(), lost=self.rng.random() < self.chances.link_answer_lost)
+        if call.lost:
             self.tally["link: answer lost"] += 1
-        server.open_calls[answer] = caller
-        server.actor.later(self._way(), self._serve, server, handler, answer, caller, lost)
-        timer = caller.later(patience, _give_up, answer, "timeout")
+        server.open_calls[call] = None
+        server.actor.later(self._way(), self._serve, server, handler, call)
+        timer = caller.later(patience, _give_up, call.answer, "timeout")
         try:
-            return await answer
+            return await call.answer
         finally:
             timer.cancel()
-            server.open_calls.pop(answer, None)
+            server.open_calls.pop(call, None)
+            if call.work is not None and not call.work.done():
+                # The server may see that nobody listens any more.
+                server.actor.later(self._way(), call.work.cancel)
 
-    def _serve(
-        self, server: SimServer, handler: Handler, answer: asyncio.Future[Any], caller: Actor, lost: bool
-    ) -> None:
-        server.actor.spawn(self._handle(server, handler, answer, caller, lost))
+    def _serve(self, server: SimServer, handler: Handler, call: Call) -> None:
+        call.work = server.actor.spawn(self._handle(server, handler, call))
 
-    async def _handle(
-        self, server: SimServer, handler: Handler, answer: asyncio.Future[Any], caller: Actor, lost: bool
-    ) -> None:
+    async def _handle(self, server: SimServer, handler: Handler, call: Call) -> None:
+        result: object
         try:
             result = await handler(server)
         except LinkLost as error:
             result = error
-        except asyncio.CancelledError:
-            return
-        if not lost and (caller.name, server.address) not in self.cut:
-            caller.later(self._way(), _deliver, answer, result)
+        if not call.lost and (call.caller.name, server.address) not in self.cut:
+            call.caller.later(self._way(), _deliver, call.answer, result)
 
     def broken(self, server: SimServer) -> None:
         """The server died: whoever waits for it is told by a reset."""
-        for answer, caller in server.open_calls.items():
-            caller.later(self._way(), _give_up, answer, "reset")
+        for call in server.open_calls:
+            call.caller.later(self._way(), _give_up, call.answer, "reset")
 
     def _way(self) -> float:
         return 0.001 + 0.004 * self.rng.random()

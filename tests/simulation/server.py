@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.link import LinkLost
+from tests.simulation.link import Call, LinkLost
 from tests.simulation.naive import NaiveWriter
 from tests.simulation.store import Client
 from tests.simulation.virtual_loop import Actor, VirtualLoop
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 LEASE = 9
-CLAIMS = ClaimSettings(window=6, low_water=3, bulk=4, look=4, look_again=4.0, idle=1.0)
+CLAIMS = ClaimSettings(window=6, low_water=3, bulk=4, look=4, look_again=4.0, idle=1.0, foreign_window=3)
 BEATS = BeatSettings(buckets=2, own=2.0, look=4.0, dead_after=9.0)
 SCAN_EVERY = 2.0
 ORDERS_EVERY = 4.0
@@ -101,7 +101,7 @@ class SimServer(_Process):
     def __init__(self, world: World, address: int, life: int) -> None:
         super().__init__(world, f"server-{address}-{life}")
         self.address = address
-        self.open_calls: dict[asyncio.Future[Any], Actor] = {}
+        self.open_calls: dict[Call, None] = {}
         self.held: dict[str, tuple[Channel, SimPilot]] = {}
         ids = SimIds(world.rng("ids", self.name))
         self.claims = ClaimJobs(self.store, self.writer, self.clock, ids, CLAIMS)
@@ -109,7 +109,9 @@ class SimServer(_Process):
         self.submit = SubmitJobs(self.store, self.clock, ids, offered=[self.claims.offer])
         self.steer = SteerJobs(self.store, self.writer, self.clock)
         self.beats = KeepBeats(self.store, self.clock, server=self.name, settings=BEATS, shared_out=self.claims.own)
-        self.channels = HoldChannels(self.store, self.store, self.beats, self.release, self.clock, every=ORDERS_EVERY)
+        self.channels = HoldChannels(
+            self.store, self.store, self.beats, self.release, self.clock, self.ends.held_by, every=ORDERS_EVERY
+        )
         self.writer.listeners.append(self.claims.notice)
         for loop in (self.claims.run, self.ends.run, self.beats.run, self.channels.run):
             self.keep(loop)

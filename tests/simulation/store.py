@@ -243,18 +243,17 @@ class Client:
     async def search(
         self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
     ) -> Page:
-        assert not sort.startswith("-")
+        by, down = sort.removeprefix("-"), sort.startswith("-")
 
         def look(shard: Shard[Any], now: float) -> Page:
             found = [
-                (_fields(entry)[sort], name, entry)
-                for name, entry in shard.search(now).items()
-                if _matches(query, entry)
+                (_fields(entry)[by], name, entry) for name, entry in shard.search(now).items() if _matches(query, entry)
             ]
-            found.sort(key=lambda one: one[:2])
+            found.sort(key=lambda one: one[:2], reverse=down)
             if cursor is not None:
-                key, _, after = cursor.partition("|")
-                found = [one for one in found if one[:2] > (int(key), after)]
+                key, _, name = cursor.partition("|")
+                after = (int(key), name)
+                found = [one for one in found if (one[:2] < after if down else one[:2] > after)]
             page = found[:limit]
             for _, _, entry in page:
                 entry.read_dirty |= not entry.committed
@@ -376,7 +375,8 @@ class Client:
 def _fields(entry: Entry[Any]) -> dict[str, Any]:
     if entry.fields is None:
         document: JobDocument = entry.value
-        entry.fields = search_fields(document) | {"created": document.created, "not_before": document.not_before}
+        names = ("created", "changed", "not_before")
+        entry.fields = search_fields(document) | {name: getattr(document, name) for name in names}
     return entry.fields
 
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.simulation.campaign import Campaign, kept_seeds, run_campaign
 from tests.simulation.world import run_schedule
 
