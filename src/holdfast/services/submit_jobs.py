@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import NAMESPACE_URL, uuid5
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -20,8 +22,11 @@ from holdfast.ports.errors import Conflict, Transient
 from holdfast.ports.job_store import Change, JobStore, Record, Stored, Written
 from holdfast.services.write_checked import TRIES
 
+Value = TypeVar("Value")
+
 BULK = 1000
 KNOWN_SPECIFICATIONS = 10_000
+KNOWN_KEYS = 10_000
 
 
 class Accepted(NamedTuple):
@@ -42,6 +47,10 @@ class SubmitJobs:
     offered: list[Callable[[Sequence[Stored]], None]] = field(default_factory=list)
     """Told of the jobs just created, so that a waiting pilot need not wait for the next search."""
     _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    """Specifications that stand."""
+    _accepted: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    """Keys whose jobs were all acknowledged here, with the digest of what was asked."""
+    _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     async def submit(self, submissions: Sequence[Submission], *, by: str, key: str | None = None) -> Sequence[Accepted]:
         """Store the jobs. With a key a repeat gives the same jobs; `Conflict` if the key was used for others.
@@ -49,11 +58,22 @@ class SubmitJobs:
         `Transient` when the store did not acknowledge everything: some jobs may stand. The same key makes the repeat safe.
         """
         if key is None:
-            names = [self.ids.job() for _ in submissions]
-        else:
-            tenant = submissions[0].specification.tenant
-            await self._keep_key(tenant, key, submissions, by)
-            names = [job_named(tenant, key, place) for place in range(len(submissions))]
+            return await self._accept(submissions, [self.ids.job() for _ in submissions], by)
+        tenant = submissions[0].specification.tenant
+        asked = orjson.dumps([by, submissions], option=orjson.OPT_SORT_KEYS)
+        digest = hashlib.sha256(asked).hexdigest()
+        name = f"key:{tenant}:{hashlib.sha256(key.encode()).hexdigest()}"
+        names = [job_named(tenant, key, place) for place in range(len(submissions))]
+        # A crowd of repeats is let in one by one: together they would only conflict with each other.
+        async with self._turns.setdefault(name, asyncio.Lock()):
+            if self._accepted.get(name) == digest:
+                return [Accepted(job, created=False) for job in names]
+            await self._keep_key(name, tenant, digest, len(submissions))
+            accepted = await self._accept(submissions, names, by)
+            _remember(self._accepted, name, digest, KNOWN_KEYS)
+            return accepted
+
+    async def _accept(self, submissions: Sequence[Submission], names: Sequence[str], by: str) -> Sequence[Accepted]:
         await self._keep_specifications({one.specification.id: one.specification for one in submissions})
         now = self.clock.now()
         documents = [new_job(one, job=name, now=now, by=by) for one, name in zip(submissions, names, strict=True)]
@@ -62,11 +82,8 @@ class SubmitJobs:
             accepted += await self._create(documents[start : start + BULK])
         return accepted
 
-    async def _keep_key(self, tenant: str, key: str, submissions: Sequence[Submission], by: str) -> None:
-        asked = orjson.dumps([by, submissions], option=orjson.OPT_SORT_KEYS)
-        digest = hashlib.sha256(asked).hexdigest()
-        name = f"key:{tenant}:{hashlib.sha256(key.encode()).hexdigest()}"
-        body = {"digest": digest, "jobs": len(submissions)}
+    async def _keep_key(self, name: str, tenant: str, digest: str, jobs: int) -> None:
+        body = {"digest": digest, "jobs": jobs}
         record = Record(id=name, tenant=tenant, kind="key", job="", at=self.clock.now(), body=body)
         (new,) = await self.store.add_records([record])
         if new:
@@ -82,10 +99,7 @@ class SubmitJobs:
         if new:
             await self.store.put_specifications(new)
         for name in specifications:
-            self._known[name] = None
-            self._known.move_to_end(name)
-        while len(self._known) > KNOWN_SPECIFICATIONS:
-            self._known.popitem(last=False)
+            _remember(self._known, name, None, KNOWN_SPECIFICATIONS)
 
     async def _create(self, documents: Sequence[JobDocument]) -> list[Accepted]:
         """Create-if-absent, settled by the same rule as every write: what was read counts only when confirmed.
@@ -120,6 +134,13 @@ class SubmitJobs:
 def _settling(wanted: JobDocument, found: Stored | None) -> Change:
     """The write that settles whether a job stands: its creation once more, or a confirmation of what was found."""
     return Change(wanted, None) if found is None else Change(confirm(found.document), found.version)
+
+
+def _remember(known: OrderedDict[str, Value], name: str, value: Value, most: int) -> None:
+    known[name] = value
+    known.move_to_end(name)
+    while len(known) > most:
+        known.popitem(last=False)
 
 
 def job_named(tenant: str, key: str, place: int) -> str:
