@@ -169,13 +169,12 @@ class EndJobs:
         def mine(document: JobDocument) -> bool:
             return document.tenant == one.tenant and isinstance(end(document, ending, now=now, by=one.pilot), Repeated)
 
-        return Wish(
-            one.report.job,
-            decide,
-            mine,
-            known=self._known.get(ending.claim),
-            prove=lambda document: document.tenant == one.tenant,
-        )
+        def prove(document: JobDocument) -> bool:
+            """Finished work is not thrown away on a read alone; of a fault nothing is lost but its evidence, which is kept."""
+            whose = document.claim is None or document.claim.id != ending.claim or document.claim.pilot == one.pilot
+            return whose and ending.outcome is Outcome.OK and document.tenant == one.tenant
+
+        return Wish(one.report.job, decide, mine, known=self._known.get(ending.claim), prove=prove)
 
     async def _keep_evidence(self, batch: Sequence[_Asked]) -> None:
         """What a fault left behind, and what any attempt printed, before the document says that it ended."""
