@@ -35,7 +35,7 @@ REMEMBERED_PILOTS = 20_000
 class ClaimSettings:
     """How the desk works; the defaults suit a store that shows writes after one second."""
 
-    window: int = 2000
+    window: int = 1000
     """Candidates read at once."""
     low_water: int = 1000
     """With fewer left the next page is read ahead."""
