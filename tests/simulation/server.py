@@ -18,7 +18,8 @@ from holdfast.domain.jobs.submission import Submission
 from holdfast.domain.pilots.pilot import Beat, Pilot, PilotState
 from holdfast.ports.errors import PortError, Transient
 from holdfast.ports.job_store import Stored, Written
-from holdfast.services.claim_jobs import ClaimJobs, ClaimSettings
+from holdfast.services.claim_jobs import ClaimJobs
+from holdfast.services.claim_windows import ClaimSettings
 from holdfast.services.end_jobs import EndJobs, EndReport, EndResult
 from holdfast.services.hold_channels import Channel, HoldChannels
 from holdfast.services.keep_beats import BeatSettings, KeepBeats

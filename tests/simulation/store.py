@@ -391,6 +391,6 @@ def _matches(query: JobQuery, entry: Entry[Any]) -> bool:
     fields = _fields(entry)
     if query.slots is not None and fields["slot"] not in query.slots:
         return False
-    if any(fields[name] not in values for name, values in query.anyof.items()):
+    if any(fields.get(name) not in values for name, values in query.anyof.items()):
         return False
-    return all(fields[name] is not None and fields[name] <= most for name, most in query.at_most.items())
+    return all(fields.get(name) is not None and fields[name] <= most for name, most in query.at_most.items())

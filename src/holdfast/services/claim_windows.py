@@ -1,0 +1,306 @@
+"""The candidates of one server: for every lane the next jobs with their versions, read ahead of need.
+
+A window is a hint. Its cursor moves past what was taken, so that two looks never offer the same job; it goes back to the start
+of its lane only after the store has had time to show what was written. Jobs of other servers' slots are taken from the
+far end of their lanes, where their owners come last: so two servers hardly ever want the same job, and where they do the
+version check decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.domain.jobs.claim import claimable
+from holdfast.domain.jobs.job_document import HIGHEST_PRIORITY, Lane, State, lane_named, lane_of
+from holdfast.domain.jobs.resources import Resources, class_may_fit, fits
+from holdfast.domain.jobs.slots import SLOTS, slot_of
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import PortError
+from holdfast.ports.job_store import JobQuery, JobStore, Stored
+
+LEAST = 50
+"""Candidates of a lane that are worth a search."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSettings:
+    """How the desk works; the defaults suit a store that shows writes after one second."""
+
+    window: int = 1000
+    """Candidates read at once."""
+    low_water: int = 1000
+    """With fewer left the next page is read ahead."""
+    bulk: int = 500
+    """Claims in one write."""
+    flights: int = 2
+    """Writes under way at once."""
+    gather: float = 0.002
+    """How long to wait for more requests before writing, in seconds."""
+    idle: float = 0.25
+    """How often to look at the waiting requests when nothing else happens, in seconds."""
+    settle: float = 1.2
+    """How long until the store surely shows what was written, in seconds."""
+    foreign_after: float = 1.0
+    """A request that found nothing for so long is served from other servers' slots too."""
+    foreign_age: float = 3.0
+    """Jobs of other servers' slots are left to them for so long, in seconds."""
+    foreign_window: int = 200
+    hand_over: float = 4.0
+    """Slots that we gain are left alone for so long: their old owner may still write, and searches lag."""
+    budget: int = 20_000
+    """Candidates kept in all: the more lanes there are, the fewer of each."""
+    look_again: float = 10.0
+    """How often to look for new lanes while those known have work, in seconds."""
+    look: int = 64
+    """How many candidates of a lane are tried for one that fits."""
+
+
+@dataclass(slots=True, eq=False)
+class _Window:
+    """Candidates of one lane, in order, and where the next page begins."""
+
+    lane: Lane
+    foreign: bool
+    jobs: deque[Stored] = field(default_factory=deque)
+    cursor: str | None = None
+    reading: bool = False
+    ended_at: float | None = None
+    """When the end of the lane was reached; None while there is more to read."""
+    served: int = 0
+    """The desk's count at which this window was served last; the lowest goes first among equals."""
+
+
+def _urgency(one: tuple[int, int, _Window]) -> tuple[int, int]:
+    return one[:2]
+
+
+@dataclass(slots=True)
+class DeskTally:
+    """What the desk has done, for metrics and benchmarks."""
+
+    granted: int = 0
+    lost: int = 0
+    """Claims that were written but someone else's write stood."""
+    bulks: int = 0
+    pages: int = 0
+    looks: int = 0
+
+
+class Windows:
+    """All windows of one server."""
+
+    def __init__(
+        self, store: JobStore, clock: Clock, settings: ClaimSettings, tally: DeskTally, changed: Callable[[], None]
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.settings = settings
+        self.tally = tally
+        self.changed = changed
+        """Told when there may be more to give."""
+        self._slots: frozenset[int] | None = None
+        self._gaining: tuple[frozenset[int], float] | None = None
+        self._windows: dict[tuple[str, bool], _Window] = {}
+        self._taken: OrderedDict[str, float] = OrderedDict()
+        self._looked_at = {False: -1e9, True: -1e9}
+        self._looking = {False: False, True: False}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turn = 0
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def own(self, slots: frozenset[int]) -> None:
+        """These slots are ours: those lost are let go at once, those gained are taken over a little later."""
+        if self._slots is None:
+            self._take_over(slots)
+        elif self._gaining is None or self._gaining[0] != slots:
+            self._gaining = (slots, self.clock.monotonic() + self.settings.hand_over)
+            if not self._slots <= slots:
+                self._take_over(self._slots & slots)
+
+    def _take_over(self, slots: frozenset[int]) -> None:
+        """Windows are read anew, since they were cut by the old slots."""
+        if slots == self._slots:
+            return
+        self._slots = slots
+        for key in [key for key in self._windows if not key[1]]:
+            del self._windows[key]
+        self._looked_at[False] = -1e9
+        self.changed()
+
+    def ripen(self, now: float) -> None:
+        """Take over slots whose time has come; forget what the store itself shows as taken by now."""
+        if self._gaining is not None and now >= self._gaining[1]:
+            slots, self._gaining = self._gaining[0], None
+            self._take_over(slots)
+        while self._taken:
+            job, at = next(iter(self._taken.items()))
+            if now - at < 3 * self.settings.settle:
+                return
+            del self._taken[job]
+
+    # -- giving ------------------------------------------------------------------------------------------------
+
+    def offer(self, jobs: Iterable[Stored], room: dict[str, int]) -> None:
+        """Jobs that were just written here, and how many each tenant's pilots wait for.
+
+        Jobs of other servers' slots only as far as someone waits for them now: their owners cannot know of them yet.
+        """
+        for stored in jobs:
+            lane = lane_of(stored.document)
+            if self._owns(stored.document.id) or room.get(lane.tenant, 0) > 0:
+                window = self._window(lane, foreign=False)
+                if lane.tenant in room and len(window.jobs) < self.settings.window:
+                    window.jobs.append(stored)
+                    room[lane.tenant] -= 1
+
+    def free(self, job: str) -> None:
+        """The job is to be had again."""
+        self._taken.pop(job, None)
+
+    def next(self, tenant: str, free: Resources, *, foreign: bool) -> Stored | None:
+        """The best candidate: highest priority first, then the lane that was served longest ago."""
+        awaited = -HIGHEST_PRIORITY - 1
+        fed: list[tuple[int, int, _Window]] = []
+        for window in self._windows.values():
+            lane = window.lane
+            if lane.tenant != tenant or (window.foreign and not foreign) or not (window.jobs or window.reading):
+                continue
+            if not class_may_fit(lane.resource_class, free):
+                continue
+            if window.jobs:
+                fed.append((-lane.priority, window.served, window))
+            elif not window.foreign:
+                awaited = max(awaited, lane.priority)
+        while fed:
+            best = min(fed, key=_urgency)
+            if awaited > best[2].lane.priority:
+                return None  # something more urgent is just being read
+            if (stored := self._take(best[2], free)) is not None:
+                self._turn += 1
+                best[2].served = self._turn
+                return stored
+            fed.remove(best)  # nothing in it fits after all
+        return None
+
+    def _take(self, window: _Window, free: Resources) -> Stored | None:
+        wall = self.clock.now()
+        for _ in range(min(self.settings.look, len(window.jobs))):
+            stored = window.jobs.popleft()
+            document = stored.document
+            if document.id in self._taken or not claimable(document, wall):
+                continue
+            if fits(document.resources, free):
+                self._taken[document.id] = self.clock.monotonic()
+                return stored
+            window.jobs.append(stored)
+        return None
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def tend(self, now: float, *, waiting: set[str], unmet: set[str], foreign: bool) -> None:
+        """Fill windows that run low, and look for lanes we do not know.
+
+        `waiting` are the tenants for whom someone waits, `unmet` those of them whom we could give nothing; `foreign` says that
+        some have waited long enough to be served from other servers' slots.
+        """
+        for window in self._low(waiting, now):
+            window.reading = True
+            self._spawn(self._read(window))
+        fed = {window.lane.tenant for window in self._windows.values() if window.jobs or window.ended_at is None}
+        # Also while everyone is served: a lane that we do not know may be more urgent than those that we do.
+        pause = self.settings.look_again if unmet <= fed else self.settings.settle
+        if waiting and now - self._looked_at[False] >= pause and not self._looking[False]:
+            self._looking[False] = True
+            self._spawn(self._look(foreign=False))
+        all_mine = self._slots is None or len(self._slots) == SLOTS
+        if foreign and not all_mine and now - self._looked_at[True] >= self.settings.settle and not self._looking[True]:
+            self._looking[True] = True
+            self._spawn(self._look(foreign=True))
+
+    def _low(self, waiting: set[str], now: float) -> list[_Window]:
+        """The windows to read on in: the most urgent ones, as many as there is memory for."""
+        wanted: list[_Window] = []
+        for key, window in list(self._windows.items()):
+            if window.reading or window.lane.tenant not in waiting:
+                continue
+            if window.ended_at is None:
+                wanted.append(window)
+            elif not window.jobs and now - window.ended_at >= self.settings.settle:
+                # The whole lane was seen: a look says when there is something in it again.
+                del self._windows[key]
+        most = self.settings.budget // LEAST
+        if len(wanted) > most:
+            wanted.sort(key=lambda window: (-window.lane.priority, window.served))
+            del wanted[most:]
+        low = min(self.settings.low_water, self._page())
+        return [window for window in wanted if len(window.jobs) < low]
+
+    def _page(self) -> int:
+        return max(LEAST, min(self.settings.window, self.settings.budget // max(1, len(self._windows))))
+
+    async def _look(self, *, foreign: bool) -> None:
+        """Which lanes have jobs at all."""
+        self.tally.looks += 1
+        try:
+            lanes = await self.store.count(self._query(foreign=foreign), by="lane")
+            for name in lanes:
+                self._window(lane_named(name), foreign=foreign)
+        except PortError:
+            pass  # asked again after the settle time; the request keeps waiting
+        finally:
+            self._looked_at[foreign] = self.clock.monotonic()
+            self._looking[foreign] = False
+            self.changed()
+
+    async def _read(self, window: _Window) -> None:
+        self.tally.pages += 1
+        slots = self._slots
+        try:
+            query = self._query(foreign=window.foreign, lane=str(window.lane))
+            sort, limit = ("-rank", self.settings.foreign_window) if window.foreign else ("rank", self._page())
+            page = await self.store.search(query, sort=sort, limit=limit, cursor=window.cursor)
+            if self._slots is not slots and not window.foreign:
+                return
+            window.jobs.extend(stored for stored in page.jobs if stored.document.id not in self._taken)
+            window.cursor = page.cursor
+            window.ended_at = self.clock.monotonic() if page.cursor is None else None
+        except PortError:
+            window.cursor, window.ended_at = None, self.clock.monotonic()
+        finally:
+            window.reading = False
+            self.changed()
+
+    def _query(self, *, foreign: bool, lane: str | None = None) -> JobQuery:
+        slots = self._slots if not foreign and self._slots is not None and len(self._slots) < SLOTS else None
+        at_most = {"not_before": self.clock.now()}
+        if foreign:
+            at_most["changed"] = self.clock.now() - int(1000 * self.settings.foreign_age)
+        return JobQuery(
+            states=frozenset({State.AVAILABLE}),
+            anyof={"lane": [lane]} if lane else {},
+            at_most=at_most,
+            held=False,
+            slots=slots,
+        )
+
+    def _window(self, lane: Lane, *, foreign: bool) -> _Window:
+        key = (str(lane), foreign)
+        window = self._windows.get(key)
+        if window is None:
+            window = self._windows[key] = _Window(lane, foreign, served=self._turn)
+        return window
+
+    def _owns(self, job: str) -> bool:
+        return self._slots is None or slot_of(job) in self._slots
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
