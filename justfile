@@ -59,6 +59,11 @@ servers-down:
 chaos size="small" *args:
     uv run python -m tests.chaos {{ size }} {{ args }}
 
+# Version-checked histories on real stores under kills, checked for linearizability.
+linearizability operations="100000" *args:
+    uv run pytest -q -m slow tests/linearizability
+    uv run python -m tests.linearizability {{ operations }} {{ args }}
+
 # The claim protocol under N random schedules; `just sim-again SEED` runs one of them once more.
 sim n="10000":
     uv run python -m tests.simulation --schedules {{ n }} --jobs 2

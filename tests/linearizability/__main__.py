@@ -1,0 +1,169 @@
+"""Records histories on real stores while they are being killed, and has them checked: `just linearizability`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests import servers
+from tests.linearizability.campaign import Campaign
+from tests.linearizability.faults import Fault, OpenSearchCluster, PostgresServer
+from tests.linearizability.verdict import Verdict, judge, total
+from tests.linearizability.workers import At, OpenSearchAt, SqlAt
+
+CLUSTER = "lin"
+FULL = 50_000
+"""From so many operations on all faults are tried, and the servers are started for speed and not for a quick start."""
+RESULTS = Path(__file__).resolve().parents[2] / ".run" / "linearizability"
+
+Histories = tuple[dict[str, Path], int]
+
+
+async def opensearch(options: argparse.Namespace) -> Histories:
+    """Three nodes; one arm with one replica, whose writes may be on one copy, and one with two, on two at least."""
+    full = options.operations >= FULL
+    quick = () if full else ("--quick",)
+    servers.order(
+        "start", "opensearch", "--name", CLUSTER, "--nodes", "3", "--port", str(options.port), "--heap", "512m", *quick
+    )
+    hosts = tuple(f"http://127.0.0.1:{options.port + place}" for place in range(3))
+    run = random.Random().getrandbits(32)
+    prefixes = {"replicas-1": f"lin{run:x}-one", "replicas-2": f"lin{run:x}-two"}
+    ways: list[tuple[str, At]] = []
+    for copies, (arm, prefix) in enumerate(prefixes.items(), start=1):
+        # One client for each node alone, and one that may go to any of them.
+        several = (*((host,) for host in hosts), hosts)
+        ways += [(arm, OpenSearchAt(some, prefix, replicas=copies, wait_for_active_shards=copies)) for some in several]
+    dice = random.Random(options.seed)
+    cluster = OpenSearchCluster(CLUSTER, hosts, f"lin{run:x}-*-jobs*", dice)
+    campaign = _campaign("opensearch", ways, options, options.operations, cluster.quiet)
+    campaign.copies = lambda arm, names: cluster.copies(f"{prefixes[arm]}-jobs", names)
+    holder = cluster.node_with_a_primary
+    faults = [
+        cluster.kill(holder, "a node with a primary"),
+        cluster.pause(holder, "a node with a primary", 8 if full else 4),
+        cluster.kill(cluster.manager, "the cluster manager"),
+    ]
+    if full:
+        faults += [
+            cluster.kill(holder, "a node with a primary"),
+            # Long enough that the others give the node up: it comes back as a primary that is none any more.
+            cluster.pause(holder, "a node with a primary", 50),
+            cluster.kill(cluster.any_node, "any node"),
+            cluster.kill_all(),
+            cluster.kill(holder, "a node with a primary"),
+        ]
+    try:
+        return await campaign.run(faults), campaign.kills
+    finally:
+        if not options.servers:
+            await asyncio.to_thread(servers.order, "stop", "opensearch", "--name", CLUSTER)
+
+
+async def postgres(options: argparse.Namespace) -> Histories:
+    """One server, killed with everything it was about to commit."""
+    servers.order("start", "postgres", "--port", str(options.postgres_port), "--fresh")
+    url = f"postgresql://holdfast@127.0.0.1:{options.postgres_port}/holdfast"
+    server = PostgresServer(url, random.Random(options.seed))
+    ways: list[tuple[str, At]] = [("postgres", SqlAt(url)) for _ in range(5)]
+    campaign = _campaign("postgres", ways, options, max(2_000, options.operations // 5), server.quiet)
+    faults = [server.kill(), server.kill_backend()]
+    if options.operations >= FULL:
+        faults += [server.kill(), server.kill_backend(), server.kill()]
+    try:
+        return await campaign.run(faults), campaign.kills
+    finally:
+        if not options.servers:
+            await asyncio.to_thread(servers.order, "stop", "postgres")
+
+
+async def sqlite(options: argparse.Namespace) -> Histories:
+    """One file and several processes, which are killed themselves."""
+
+    async def quiet() -> None:
+        """Nothing runs beside the processes, and those have ended."""
+
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        ways: list[tuple[str, At]] = [("sqlite", SqlAt(f"sqlite:///{folder}/jobs.db")) for _ in range(3)]
+        campaign = _campaign("sqlite", ways, options, max(2_000, options.operations // 5), quiet)
+        kill = Fault("kill -9 of a process that writes", 1, campaign.kill_worker, campaign.replace_worker)
+        return await campaign.run([kill] * (5 if options.operations >= FULL else 2)), campaign.kills
+
+
+STORES: dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, Histories]]] = {
+    "sqlite": sqlite,
+    "postgres": postgres,
+    "opensearch": opensearch,
+}
+
+
+def _campaign(
+    name: str,
+    ways: Sequence[tuple[str, At]],
+    options: argparse.Namespace,
+    operations: int,
+    quiet: Callable[[], Awaitable[None]],
+) -> Campaign:
+    arms = len(dict(ways))
+    documents = max(40, operations // 500 // arms)
+    return Campaign(name, ways, operations, documents, options.folder / name, options.seed, 3, quiet)
+
+
+@contextmanager
+def _own_servers(given: Path | None) -> Iterator[None]:
+    """Servers of this run alone, in a folder that goes with them, unless a folder was given."""
+    if given is not None:
+        os.environ["HOLDFAST_SERVERS_DIR"] = str(given)
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="holdfast-servers-") as folder:
+        Path(folder).chmod(0o755)  # started by root, they run as nobody
+        os.environ["HOLDFAST_SERVERS_DIR"] = folder
+        try:
+            yield
+        finally:
+            servers.order("stop")
+
+
+def _options(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="just linearizability", description=__doc__)
+    parser.add_argument("operations", nargs="?", type=int, default=100_000, help="on OpenSearch; a fifth on the others")
+    parser.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
+    parser.add_argument("--seed", type=int, default=random.Random().getrandbits(16))
+    parser.add_argument("--folder", type=Path, default=RESULTS, help="where histories and pictures go")
+    parser.add_argument("--servers", type=Path, help="the folder of servers to use and to leave running")
+    parser.add_argument("--port", type=int, default=9220, help="of the first OpenSearch node")
+    parser.add_argument("--postgres-port", type=int, default=5442)
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str]) -> int:
+    options = _options(words)
+    print(f"linearizability: seed {options.seed}, histories in {options.folder}", file=sys.stderr)  # noqa: T201
+    verdicts: list[Verdict] = []
+    kills = 0
+    with _own_servers(options.servers):
+        for name in options.stores:
+            histories, killed = asyncio.run(STORES[name](options))
+            kills += killed
+            for arm, history in histories.items():
+                verdict = judge(history)
+                verdicts.append(verdict)
+                for problem in (*verdict.violations[:20], *verdict.undecided[:20]):
+                    print(problem)  # noqa: T201
+                print(verdict.line(name if arm == name else f"{name}, {arm}", killed))  # noqa: T201
+    everything = total(verdicts)
+    print(everything.line("linearizability", kills), flush=True)  # noqa: T201
+    return 0 if everything.sound else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
