@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -115,7 +116,12 @@ func judge(documents map[string][]*Op, timeout time.Duration, pictures string) S
 		}(name)
 	}
 	all.Wait()
-	sort.Strings(summary.Violations)
+	// By document; what was said of one stays together, the plainest first.
+	sort.SliceStable(summary.Violations, func(i, j int) bool {
+		one, _, _ := strings.Cut(summary.Violations[i], ":")
+		other, _, _ := strings.Cut(summary.Violations[j], ":")
+		return one < other
+	})
 	switch {
 	case len(summary.Violations) > 0:
 		summary.Verdict = "VIOLATION"
