@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 
+import httpx
 import pytest
 from tests.server.asks import read, story, submit_one
 from tests.server.running import Domain, RunningServer, until
@@ -47,11 +48,7 @@ async def test_a_dead_pilots_job_is_released_at_once(server: RunningServer, tena
     async with pilot.channel():
         claim = await pilot.claim_one()
         await pilot.beat(claim["claim"])
-
-    async def released() -> bool:
-        return bool((await read(ada, job))["state"] == "available")
-
-    await until(released, "the release", patience=10)
+    await until(lambda: _available(ada, job), "the release", patience=10)
     last = (await story(ada, job))[-1]
     assert (last["event"], last["by"]) == ("release", "server")
 
@@ -101,9 +98,30 @@ async def _called(release: SlowSearch, times: int) -> bool:
     return release.calls == times
 
 
+async def _available(client: httpx.AsyncClient, job: str) -> bool:
+    return bool((await read(client, job))["state"] == "available")
+
+
 async def _waiting(server: RunningServer) -> bool:
     return server.services.claims.waiting == 1
 
 
 async def _nobody_waiting(server: RunningServer) -> bool:
     return server.services.claims.waiting == 0
+
+
+async def test_the_heir_of_a_dead_pilot_delivers_its_end_once_the_claim_is_free(
+    server: RunningServer, tenant: str
+) -> None:
+    """The work is done: it must not be thrown away because nobody has noticed the death yet."""
+    ada = server.person("submitter", tenant=tenant)
+    job = await submit_one(ada)
+    dead = await ScriptedPilot.register(server, tenant)
+    heir = await ScriptedPilot.register(server, tenant)
+    async with dead.channel():
+        claim = await dead.claim_one()
+        assert await heir.end(claim) == ["unknown"]
+        assert (await read(ada, job))["state"] == "running"
+    await until(lambda: _available(ada, job), "the release", patience=10)
+    assert await heir.end(claim) == ["committed"]
+    assert [line["event"] for line in await story(ada, job)] == ["create", "claim", "release", "adopt"]

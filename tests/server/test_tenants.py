@@ -117,7 +117,7 @@ async def test_the_end_of_another_pilots_claim_changes_nothing(server: RunningSe
     other = await ScriptedPilot.register(server, tenant)
     claim = await holder.claim_one()
     before = await read(ada, job)
-    assert await other.end(claim, log_tail="not mine") == ["superseded"]
+    assert await other.end(claim, log_tail="not mine") == ["unknown"]
     forged = dict(claim, claim="f" * 32)
     assert await holder.end(forged) == ["superseded"]
     assert await holder.end(dict(claim, attempt=2)) == ["superseded"]

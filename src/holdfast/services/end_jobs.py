@@ -21,6 +21,8 @@ from holdfast.ports.errors import Transient
 from holdfast.ports.job_store import JobStore, Record, Stored
 from holdfast.services.write_checked import Answer, Missing, Settled, Wish, Writer
 
+NOT_ITS_OWN = "another pilot holds this claim"
+"""Told by the heir of a dead pilot, who has its ends: they count as soon as the claim is taken from the dead."""
 MISSING = 60.0
 """Seconds for which the end of a job that cannot be found is not yet settled."""
 
@@ -160,7 +162,7 @@ class EndJobs:
             if document.tenant != one.tenant:
                 return Refused("there is no such job")
             if document.claim is not None and document.claim.id == ending.claim and document.claim.pilot != one.pilot:
-                return Refused("another pilot holds this claim")
+                return Refused(NOT_ITS_OWN)
             verdict = end(document, ending, now=now, by=one.pilot)
             if isinstance(verdict, Applied | Repeated):
                 return verdict.document
@@ -196,7 +198,7 @@ class EndJobs:
                 _tell(one, Result.UNKNOWN, str(error))
             return
         for one, why in late:
-            _tell(one, Result.SUPERSEDED, why)
+            _tell(one, Result.UNKNOWN if why == NOT_ITS_OWN else Result.SUPERSEDED, why)
 
 
 def _record(one: _Asked, kind: str, now: int, why: str = "") -> Record:
