@@ -72,6 +72,10 @@ sim n="10000":
 sim-again seed *args:
     uv run python -m tests.simulation --seed {{ seed }} {{ args }}
 
+# Write the interface's description to docs/reference/openapi.json.
+openapi:
+    uv run python scripts/openapi.py
+
 # List the papers' claims that no test carries.
 ledger *args:
     uv run python scripts/ledger.py {{ args }}

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import uvicorn
+from tests.server.routes import as_described
 
 from holdfast.apps.server.app import HttpServer, make_app, server_config
 from holdfast.apps.settings import Settings
@@ -55,7 +56,9 @@ class RunningServer:
     def client(self, token: str | None = None) -> httpx.AsyncClient:
         """A client with that token, closed when the server stops."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60, trust_env=False)
+        client = httpx.AsyncClient(
+            base_url=self.url, headers=headers, timeout=60, trust_env=False, event_hooks=as_described(self.app)
+        )
         self._clients.append(client)
         return client
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 from tests.server.event_reader import EventReader, read_events
+from tests.server.routes import as_described
 from tests.server.running import RunningServer
 
 PLENTY = {"cpus": 64, "memory": 1 << 40, "disk": 1 << 40, "gpus": 8}
@@ -39,8 +40,11 @@ class ScriptedPilot:
             return await client.post(f"/v1/pilots/{self.name}/{what}", json=body)
 
     def _own_client(self, server: RunningServer | None) -> httpx.AsyncClient:
+        asked = server or self.home
         headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.AsyncClient(base_url=(server or self.home).url, headers=headers, timeout=60, trust_env=False)
+        return httpx.AsyncClient(
+            base_url=asked.url, headers=headers, timeout=60, trust_env=False, event_hooks=as_described(asked.app)
+        )
 
     async def claim(
         self, *, most: int = 1, wait: float = 10, server: RunningServer | None = None, **body: Any

@@ -5,15 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
 from joserfc import jwt
 from joserfc.jwk import OctKey
-from starlette.routing import BaseRoute
 from tests.server.asks import problem
+from tests.server.routes import routes_of
 from tests.server.running import RunningServer
 
 from holdfast.adapters.joserfc.identity import signing_key
@@ -26,21 +24,11 @@ TENANT = "no-such-tenant"
 def _routes(server: RunningServer) -> list[tuple[str, str, Role | None]]:
     """Each method and path with the role that its check asks for, or None where there is no check."""
     found: list[tuple[str, str, Role | None]] = []
-    for route in _walk(server.app.routes):
+    for route in routes_of(server.app):
         roles = [role for one in route.dependant.dependencies if (role := getattr(one.call, "role", None)) is not None]
         path = route.path.replace("{job}", "some-job").replace("{pilot}", "p-someone")
         found += [(method, path, roles[0] if len(roles) == 1 else None) for method in sorted(route.methods or ())]
     return found
-
-
-def _walk(routes: Sequence[BaseRoute]) -> Iterator[APIRoute]:
-    for route in routes:
-        if (included := getattr(route, "original_router", None)) is not None:
-            yield from _walk(included.routes)
-        else:
-            # Anything but an ordinary route (a mount, a web socket, static files) would pass by the checks.
-            assert isinstance(route, APIRoute), f"{route} is not one that this test knows how to ask"
-            yield route
 
 
 def _token(server: RunningServer, key: bytes | None = None, **changes: Any) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from tests.server.asks import problem, read, steer, story, submit_one
 from tests.server.callback_listener import Listener, listen
+from tests.server.later_clock import LaterClock
 from tests.server.running import RunningServer
 from tests.server.scripted_pilot import ScriptedPilot
 
@@ -17,19 +17,6 @@ from holdfast.adapters.httpx.notify import HttpxNotify
 from holdfast.apps.wiring import KeeperParts
 from holdfast.ports.errors import Permanent, Transient
 from holdfast.services.send_callbacks import wait_after
-
-
-@dataclass
-class LaterClock:
-    """The keeper's clock, put forward by hand: callbacks wait for hours."""
-
-    ahead: int = 0
-
-    def now(self) -> int:
-        return time.time_ns() // 1_000_000 + self.ahead
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 async def _ended(server: RunningServer, tenant: str, listener: Listener, **end: Any) -> str:

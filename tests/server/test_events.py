@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tests.server.asks import problem, steer, submit, submit_one
 from tests.server.event_reader import EventReader, read_events
+from tests.server.later_clock import LaterClock
 from tests.server.running import RunningServer
 from tests.server.scripted_pilot import ScriptedPilot
 
@@ -49,6 +51,21 @@ async def test_transitions_made_at_another_server_are_told_too(
         job = await _walk(other, tenant, there)
         await seen.wait_for("job", lambda data: data["transition"]["event"] == "complete")
         assert _lines(seen, job) == WALK
+
+
+async def test_a_server_whose_clock_is_ahead_hides_nothing(
+    server: RunningServer, other: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = server.person("submitter", tenant=tenant), other.person("submitter", tenant=tenant)
+    ahead = await submit_one(there)
+    async with read_events(here, "/v1/events") as seen:
+        await seen.wait_for("open")
+        with monkeypatch.context() as changed:
+            changed.setattr(other.services.steer, "clock", LaterClock(3_600_000))
+            await steer(there, ahead, "hold")
+        await seen.wait_for("job", lambda data: data["transition"]["event"] == "hold")
+        job = await submit_one(there)
+        await seen.wait_for("job", lambda data: data["job"]["id"] == job)
 
 
 async def test_events_are_filtered_as_searches_are(server: RunningServer, tenant: str) -> None:

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from holdfast.adapters.prometheus.metrics import Metrics
 from holdfast.apps.server import job_routes, pilot_routes, problems, watch_routes
+from holdfast.apps.server.description import describe
 from holdfast.apps.server.desk import Desk
 from holdfast.apps.server.gate import Gate, prompt_protocol
 from holdfast.apps.settings import Settings
@@ -50,6 +51,7 @@ def make_app(services: ServerParts) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: f"{route.tags[0]}-{route.name}",
         lifespan=life,
     )
     app.state.desk = desk
@@ -57,6 +59,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(job_routes.router)
     app.include_router(pilot_routes.router)
     app.include_router(watch_routes.router)
+    describe(app)
     app.add_middleware(Gate, settings=services.parts.settings, metrics=metrics)
     return app
 

@@ -7,7 +7,19 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.responses import PlainTextResponse
 
+from holdfast.apps.server.answers import (
+    CountsOut,
+    JobOut,
+    JobsOut,
+    OutputsOut,
+    SpecificationOut,
+    StoryOut,
+    SubmittedOut,
+    errors,
+)
+from holdfast.apps.server.description import COUNTS, SORTS, filters
 from holdfast.apps.server.desk import Desk, Operator, Submitter, TheDesk, Viewer, settled
 from holdfast.apps.server.event_stream import EventStream, event
 from holdfast.apps.server.job_filters import job_query
@@ -24,6 +36,7 @@ from holdfast.services.write_checked import chapter_of
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 MAX_RECORDS = 1000
+STEERED = errors(404, 409, body=True)
 
 
 def json_answer(data: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -35,7 +48,7 @@ def shown(stored: Stored) -> Response:
     return json_answer(job_public(stored.document, version), headers={"ETag": f'"{version}"'})
 
 
-@router.post("/jobs", status_code=201)
+@router.post("/jobs", status_code=201, response_model=SubmittedOut, responses=errors(409, body=True))
 async def submit(
     desk: TheDesk,
     who: Submitter,
@@ -48,12 +61,12 @@ async def submit(
     return json_answer({"jobs": [{"id": one.id, "created": one.created} for one in accepted]}, 201)
 
 
-@router.get("/jobs")
+@router.get("/jobs", response_model=JobsOut, responses=errors(400), openapi_extra=filters())
 async def search(
     request: Request,
     desk: TheDesk,
     who: Viewer,
-    sort: str = "-created",
+    sort: Annotated[str, Query(json_schema_extra={"enum": SORTS})] = "-created",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str | None, Query(max_length=4000)] = None,
 ) -> Response:
@@ -66,8 +79,13 @@ async def search(
     return json_answer({"jobs": jobs, "cursor": page.cursor})
 
 
-@router.get("/jobs/counts")
-async def counts(request: Request, desk: TheDesk, who: Viewer, by: str = "state") -> Response:
+@router.get("/jobs/counts", response_model=CountsOut, responses=errors(400), openapi_extra=filters())
+async def counts(
+    request: Request,
+    desk: TheDesk,
+    who: Viewer,
+    by: Annotated[str, Query(json_schema_extra={"enum": COUNTS})] = "state",
+) -> Response:
     """How many jobs there are for each value of a field."""
     if by not in COUNT_FIELDS:
         raise Problem(422, f"there is no count by {by[:64]}; try one of {', '.join(sorted(COUNT_FIELDS))}")
@@ -75,13 +93,13 @@ async def counts(request: Request, desk: TheDesk, who: Viewer, by: str = "state"
     return json_answer({"counts": dict(await desk.services.parts.store.count(query, by=by))})
 
 
-@router.get("/jobs/{job}")
+@router.get("/jobs/{job}", response_model=JobOut, responses=errors(404))
 async def read(desk: TheDesk, who: Viewer, job: str) -> Response:
     """One job."""
     return shown(await desk.job(job, who))
 
 
-@router.get("/jobs/{job}/specification")
+@router.get("/jobs/{job}/specification", response_model=SpecificationOut, responses=errors(404))
 async def specification(desk: TheDesk, who: Viewer, job: str) -> Response:
     """What the job runs."""
     name = (await desk.job(job, who)).document.specification
@@ -91,7 +109,7 @@ async def specification(desk: TheDesk, who: Viewer, job: str) -> Response:
     return json_answer(specification_public(found[name]))
 
 
-@router.get("/jobs/{job}/story")
+@router.get("/jobs/{job}/story", response_model=StoryOut, responses=errors(404))
 async def story(desk: TheDesk, who: Viewer, job: str) -> Response:
     """Every transition, in plain words, with the evidence of what went wrong."""
     stored = await desk.job(job, who)
@@ -109,7 +127,11 @@ def _evidence(record: Record) -> dict[str, Any]:
     return shown
 
 
-@router.get("/jobs/{job}/log")
+@router.get(
+    "/jobs/{job}/log",
+    response_class=PlainTextResponse,
+    responses=errors(404) | {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
 async def log(
     desk: TheDesk,
     who: Viewer,
@@ -134,7 +156,7 @@ async def _log_events(desk: Desk, stored: Stored, attempt: int | None) -> AsyncG
     yield event("end", {})
 
 
-@router.get("/jobs/{job}/outputs")
+@router.get("/jobs/{job}/outputs", response_model=OutputsOut, responses=errors(404))
 async def outputs(desk: TheDesk, who: Viewer, job: str) -> Response:
     """Where the committed outputs are."""
     winner = (await desk.job(job, who)).document.winner
@@ -150,7 +172,7 @@ async def _steerable(desk: Desk, who: Principal, job: str) -> Stored:
     return stored
 
 
-@router.post("/jobs/{job}/cancel")
+@router.post("/jobs/{job}/cancel", response_model=JobOut, responses=STEERED)
 async def cancel(desk: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
     """End the job."""
     await _steerable(desk, who, job)
@@ -158,7 +180,7 @@ async def cancel(desk: TheDesk, who: Submitter, job: str, body: ReasonIn | None 
     return shown(settled(await desk.services.steer.cancel(job, by=who.subject, reason=reason)))
 
 
-@router.post("/jobs/{job}/hold")
+@router.post("/jobs/{job}/hold", response_model=JobOut, responses=STEERED)
 async def hold(desk: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
     """Suspend the job; what runs may finish, and its end is kept."""
     await _steerable(desk, who, job)
@@ -166,7 +188,7 @@ async def hold(desk: TheDesk, who: Submitter, job: str, body: ReasonIn | None = 
     return shown(settled(await desk.services.steer.hold(job, holder=who.subject, by=who.subject, reason=reason)))
 
 
-@router.post("/jobs/{job}/continue")
+@router.post("/jobs/{job}/continue", response_model=JobOut, responses=STEERED)
 async def carry_on(desk: TheDesk, who: Submitter, job: str, body: ContinueIn | None = None) -> Response:
     """Take a hold away."""
     await _steerable(desk, who, job)
@@ -176,7 +198,7 @@ async def carry_on(desk: TheDesk, who: Submitter, job: str, body: ContinueIn | N
     return shown(settled(await desk.services.steer.let_go(job, holder=holder, by=who.subject)))
 
 
-@router.post("/jobs/{job}/release")
+@router.post("/jobs/{job}/release", response_model=JobOut, responses=STEERED)
 async def release(desk: TheDesk, who: Operator, job: str, body: ReleaseIn) -> Response:
     """Take a claim away by hand, if it is still the one that was seen."""
     await desk.job(job, who)
@@ -186,7 +208,7 @@ async def release(desk: TheDesk, who: Operator, job: str, body: ReleaseIn) -> Re
     return shown(settled(answer))
 
 
-@router.post("/jobs/{job}/retry")
+@router.post("/jobs/{job}/retry", response_model=JobOut, responses=STEERED)
 async def retry(desk: TheDesk, who: Operator, job: str, body: ReasonIn | None = None) -> Response:
     """Let a faulted job be claimed again."""
     await desk.job(job, who)
@@ -194,13 +216,13 @@ async def retry(desk: TheDesk, who: Operator, job: str, body: ReasonIn | None = 
     return shown(settled(await desk.services.steer.retry(job, by=who.subject, reason=reason)))
 
 
-@router.post("/jobs/{job}/force-complete")
+@router.post("/jobs/{job}/force-complete", response_model=JobOut, responses=STEERED)
 async def force_complete(desk: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
     """Say that the job counts as done."""
     return await _force(desk, who, job, body, State.FORCED_COMPLETE)
 
 
-@router.post("/jobs/{job}/force-fail")
+@router.post("/jobs/{job}/force-fail", response_model=JobOut, responses=STEERED)
 async def force_fail(desk: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
     """Say that the job counts as failed."""
     return await _force(desk, who, job, body, State.FAILED)

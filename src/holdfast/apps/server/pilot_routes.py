@@ -9,6 +9,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from holdfast.apps.server.answers import (
+    BeatOut,
+    ByeOut,
+    ClaimsOut,
+    EndResultsOut,
+    NothingOut,
+    RegisteredOut,
+    TokenOut,
+    errors,
+)
 from holdfast.apps.server.desk import Desk, Enroller, LatePilot, PilotCaller, TheDesk
 from holdfast.apps.server.event_stream import EventStream, event, while_wanted
 from holdfast.apps.server.job_routes import json_answer
@@ -40,7 +50,7 @@ def _token(desk: Desk, pilot: str, tenant: str) -> Json:
     return {"token": token, "token_seconds": seconds}
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, response_model=RegisteredOut, responses=errors(body=True))
 async def register(desk: TheDesk, who: Enroller, body: PilotIn) -> Response:
     """Make a pilot known; it gets its id and a token of its own."""
     parts = desk.services.parts
@@ -71,7 +81,7 @@ async def register(desk: TheDesk, who: Enroller, body: PilotIn) -> Response:
     return json_answer(answer | _token(desk, name, who.tenant), 201)
 
 
-@router.post("/{pilot}/token")
+@router.post("/{pilot}/token", response_model=TokenOut, responses=errors())
 async def renew(desk: TheDesk, who: LatePilot, pilot: str) -> Response:
     """A new token, also for one that ended less than a day ago."""
     known = await desk.services.parts.pilots.get_pilot(pilot)
@@ -80,7 +90,7 @@ async def renew(desk: TheDesk, who: LatePilot, pilot: str) -> Response:
     return json_answer(_token(desk, pilot, who.tenant))
 
 
-@router.get("/{pilot}/channel")
+@router.get("/{pilot}/channel", status_code=200, response_class=EventStream, responses=errors())
 async def channel(
     desk: TheDesk, who: PilotCaller, pilot: str, session: Annotated[int, Query(ge=1, le=2**62)]
 ) -> Response:
@@ -104,7 +114,7 @@ async def _orders(desk: Desk, held: Channel) -> AsyncGenerator[bytes, None]:
             desk.services.channels.closed(held)
 
 
-@router.post("/{pilot}/beat")
+@router.post("/{pilot}/beat", response_model=BeatOut, responses=errors(body=True))
 async def beat(desk: TheDesk, who: PilotCaller, pilot: str, body: BeatIn) -> Response:
     """A sign of life, acknowledged when it is stored."""
     lease = desk.services.parts.settings.lease
@@ -116,7 +126,7 @@ async def beat(desk: TheDesk, who: PilotCaller, pilot: str, body: BeatIn) -> Res
     return json_answer(answer)
 
 
-@router.post("/{pilot}/claims")
+@router.post("/{pilot}/claims", response_model=ClaimsOut, responses=errors(body=True))
 async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, body: ClaimIn) -> Response:
     """Wait for work that fits. A pilot that is gone by then gets none: its jobs would wait for its lease to end."""
     known = await _pilot_host(desk, pilot, who)
@@ -178,7 +188,7 @@ def _claim_json(stored: Stored, spec: Specification) -> Json:
     }
 
 
-@router.post("/{pilot}/ends")
+@router.post("/{pilot}/ends", response_model=EndResultsOut, responses=errors(body=True))
 async def ends(desk: TheDesk, who: PilotCaller, pilot: str, body: EndsIn) -> Response:
     """Bring the ends of attempts."""
     reports = [_report(one) for one in body.ends]
@@ -217,7 +227,7 @@ def _started(value: str | float | None) -> int | None:
     return millis
 
 
-@router.post("/{pilot}/log")
+@router.post("/{pilot}/log", response_model=NothingOut, responses=errors(body=True))
 async def log(desk: TheDesk, who: PilotCaller, pilot: str, body: LogIn) -> Response:
     """A piece of a log that someone follows."""
     followers = desk.logs.get((pilot, body.claim))
@@ -254,7 +264,7 @@ async def _job_held(desk: Desk, who: Principal, pilot: str, claim: str) -> str |
     return next((document.id for document in held), None)
 
 
-@router.delete("/{pilot}")
+@router.delete("/{pilot}", response_model=ByeOut, responses=errors())
 async def bye(desk: TheDesk, who: PilotCaller, pilot: str) -> Response:
     """The pilot ends by itself."""
     services = desk.services

@@ -8,8 +8,11 @@ from importlib.metadata import version
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.responses import PlainTextResponse
 
 from holdfast.adapters.prometheus.metrics import CONTENT_TYPE
+from holdfast.apps.server.answers import AlertsOut, PilotsOut, StatusOut, errors
+from holdfast.apps.server.description import filters
 from holdfast.apps.server.desk import Desk, TheDesk, Viewer
 from holdfast.apps.server.event_stream import EventStream, event
 from holdfast.apps.server.job_filters import job_query, wanted
@@ -25,7 +28,7 @@ router = APIRouter(tags=["watch"])
 PING = 10.0
 
 
-@router.get("/v1/events")
+@router.get("/v1/events", status_code=200, response_class=EventStream, responses=errors(400), openapi_extra=filters())
 async def events(
     request: Request, desk: TheDesk, who: Viewer, last_event_id: Annotated[str | None, Header(max_length=200)] = None
 ) -> Response:
@@ -68,7 +71,7 @@ def _told(news: News) -> bytes:
     return event("job", body, number=str(Mark(news.line.at, news.document.id, news.line.rev)))
 
 
-@router.get("/v1/pilots")
+@router.get("/v1/pilots", response_model=PilotsOut, responses=errors())
 async def pilots(desk: TheDesk, who: Viewer, state: Annotated[str | None, Query(max_length=20)] = None) -> Response:
     """The pilots of the tenant, newest first."""
     found = await desk.services.parts.pilots.find_pilots(tenant=who.tenant, state=state)
@@ -79,7 +82,7 @@ async def pilots(desk: TheDesk, who: Viewer, state: Annotated[str | None, Query(
     return json_answer({"pilots": shown})
 
 
-@router.get("/v1/alerts")
+@router.get("/v1/alerts", response_model=AlertsOut, responses=errors())
 async def alerts(desk: TheDesk, who: Viewer, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
     """What someone should look at, newest first."""
     store = desk.services.parts.store
@@ -92,7 +95,7 @@ async def alerts(desk: TheDesk, who: Viewer, limit: Annotated[int, Query(ge=1, l
     return json_answer({"alerts": shown})
 
 
-@router.get("/v1/status")
+@router.get("/v1/status", response_model=StatusOut, responses=errors())
 async def status(desk: TheDesk, who: Viewer) -> Response:
     """How the domain stands, as this server sees it."""
     services = desk.services
@@ -115,13 +118,13 @@ async def status(desk: TheDesk, who: Viewer) -> Response:
     )
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse, responses=errors())
 async def metrics(desk: TheDesk, _who: Viewer) -> Response:
     """What this server has counted, for Prometheus."""
     return Response(desk.metrics.text(), media_type=CONTENT_TYPE)
 
 
-@router.get("/openapi.json", include_in_schema=False)
+@router.get("/openapi.json", include_in_schema=False, responses=errors())
 async def openapi(request: Request, _who: Viewer) -> Response:
     """This interface, described."""
     return json_answer(request.app.openapi())

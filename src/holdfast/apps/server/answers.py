@@ -1,0 +1,313 @@
+"""What answers contain, for the interface's own description; the routes write them without these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from holdfast.apps.server.problems import TITLES
+
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+JobState = Literal["available", "running", "faulted", "completed", "forced_complete", "failed", "cancelled"]
+
+
+class Out(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class FieldErrorOut(Out):
+    at: str
+    detail: str
+
+
+class ProblemOut(Out):
+    """Any error, by RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldErrorOut] = []
+
+
+class ResourcesOut(Out):
+    cpus: int
+    memory: int
+    disk: int
+    gpus: int
+    wall: int | None = None
+
+
+class ManifestOut(Out):
+    path: str
+    sha256: str
+    files: int
+    bytes: int
+
+
+class EndingOut(Out):
+    """The end of an attempt, as its pilot told it."""
+
+    generation: int
+    attempt: int
+    claim: str
+    outcome: Literal["ok", "fault"]
+    reason: str
+    host: str
+    exit_code: int | None = None
+    signal: int | None = None
+    started: Time | None = None
+    wall: float | None = None
+    cpu: float | None = None
+    peak_memory: int | None = None
+    manifest: ManifestOut | None = None
+
+
+class HoldOut(Out):
+    """Who holds the job for this attempt."""
+
+    id: str
+    pilot: str
+    host: str
+    granted: Time
+
+
+class WinnerOut(Out):
+    attempt: int
+    manifest: ManifestOut | None
+
+
+class CallbackOut(Out):
+    url: str
+    tries: int
+    done: bool
+
+
+class JobOut(Out):
+    id: str
+    name: str
+    tenant: str
+    owner: str
+    team: str
+    labels: dict[str, str]
+    state: JobState
+    phase: Literal["staging-in", "executing", "staging-out"] | None
+    holders: list[str]
+    held: bool
+    priority: int
+    index: int | None
+    parameters: dict[str, Any]
+    specification: str
+    resources: ResourcesOut
+    resource_class: str
+    expected_runtime: int | None
+    created: Time
+    changed: Time
+    not_before: Time | None
+    generation: int
+    attempt: int
+    retries: int
+    faults: int
+    releases: int
+    max_attempts: int
+    claim: HoldOut | None
+    last: EndingOut | None
+    winner: WinnerOut | None
+    callback: CallbackOut | None
+    overlap_possible: bool
+    version: str | None
+
+
+class AcceptedOut(Out):
+    id: str
+    created: bool
+    """False: an earlier request with the same key had made it."""
+
+
+class SubmittedOut(Out):
+    jobs: list[AcceptedOut]
+
+
+class JobsOut(Out):
+    jobs: list[JobOut]
+    cursor: str | None
+
+
+class CountsOut(Out):
+    counts: dict[str, int]
+
+
+class SpecificationOut(Out):
+    id: str
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    resources: ResourcesOut
+    outputs: list[str]
+    effects: Literal["internal", "external"]
+    max_attempts: int
+    retry_wait: int
+    when_exhausted: Literal["fail", "hold"]
+
+
+class LineOut(Out):
+    """One transition of a job."""
+
+    rev: int
+    at: Time
+    event: str
+    state: JobState
+    attempt: int
+    by: str
+    note: str
+    words: str
+
+
+class EvidenceOut(BaseModel):
+    """What a fault, a late end or an alert left behind."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: Literal["evidence", "late-end", "alert"]
+    at: Time
+
+
+class StoryOut(Out):
+    story: list[LineOut]
+    evidence: list[EvidenceOut]
+
+
+class OutputsOut(Out):
+    attempt: int
+    manifest: ManifestOut
+
+
+class PilotOut(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    tenant: str
+    host: str
+    site: str
+    slots: int
+    resources: ResourcesOut
+    lease: int
+    registered: Time
+    state: Literal["alive", "gone", "silent"]
+    changed: Time
+    batch_job: str | None
+    version: str
+    note: str
+
+
+class PilotsOut(Out):
+    pilots: list[PilotOut]
+
+
+class AlertOut(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    at: Time
+    job: str | None
+    alert: str
+    words: str
+
+
+class AlertsOut(Out):
+    alerts: list[AlertOut]
+
+
+class ServerOut(Out):
+    name: str
+    url: str
+    slots: int
+
+
+class CallerOut(Out):
+    subject: str
+    tenant: str
+    roles: list[str]
+
+
+class StatusOut(Out):
+    version: str
+    you: CallerOut
+    server: str
+    servers: list[ServerOut]
+    store: str
+    lease: int
+    requests_waiting: int
+    channels: int
+    jobs: dict[str, int]
+
+
+class TokenOut(Out):
+    token: str
+    token_seconds: int
+
+
+class RegisteredOut(TokenOut):
+    pilot: str
+    lease: int
+    beat_every: float
+    servers: list[str]
+
+
+class BeatOut(Out):
+    token: str | None
+    token_seconds: int
+    cancel: list[str]
+    drain: bool
+
+
+class ClaimOut(Out):
+    job: str
+    generation: int
+    attempt: int
+    claim: str
+    tenant: str
+    name: str
+    index: int | None
+    parameters: dict[str, Any]
+    resources: ResourcesOut
+    specification: SpecificationOut
+
+
+class ClaimsOut(Out):
+    claims: list[ClaimOut]
+
+
+class EndResultOut(Out):
+    claim: str
+    result: Literal["committed", "held", "superseded", "unknown"]
+    detail: str
+
+
+class EndResultsOut(Out):
+    results: list[EndResultOut]
+
+
+class NothingOut(Out):
+    pass
+
+
+class ByeOut(Out):
+    released: int
+
+
+Responses = dict[int | str, dict[str, Any]]
+
+ALWAYS = (401, 403, 422, 503)
+WITH_BODY = (400, 408, 413)
+
+
+def errors(*statuses: int, body: bool = False) -> Responses:
+    """The errors that a route may answer, beside those that any may."""
+    wanted = sorted({*ALWAYS, *statuses, *(WITH_BODY if body else ())})
+    schema = {"$ref": "#/components/schemas/ProblemOut"}
+    return {
+        status: {"description": TITLES[status], "content": {"application/problem+json": {"schema": schema}}}
+        for status in wanted
+    }
