@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.ports.clock import Clock
@@ -22,6 +22,8 @@ class WatchRuntimes:
     every: float = 5.0
     raised: Callable[[JobDocument], None] = lambda _document: None
     alerts: int = 0
+    _standing: set[str] = field(default_factory=set)
+    """The alerts of those that were late in the last look."""
 
     async def run(self) -> None:
         while True:
@@ -32,18 +34,23 @@ class WatchRuntimes:
     async def look(self) -> None:
         """Raise an alert for every attempt past its time that has none yet."""
         now = self.clock.now()
+        standing: set[str] = set()
         query = JobQuery(states=frozenset({State.RUNNING}), at_most={"overdue": now})
         cursor: str | None = None
         while True:
             page = await self.store.search(query, sort="overdue", limit=1000, cursor=cursor)
-            late = [one.document for one in page.jobs]
-            new = await self.store.add_records([_alert(one, now) for one in late]) if late else ()
-            for document, raised in zip(late, new, strict=True):
+            late = {alert.id: (alert, one.document) for one in page.jobs for alert in [_alert(one.document, now)]}
+            standing |= late.keys()
+            # What stands already is not sent again: each repeat would cost the store a write.
+            fresh = [one for name, one in late.items() if name not in self._standing]
+            new = await self.store.add_records([alert for alert, _ in fresh]) if fresh else ()
+            for (_, document), raised in zip(fresh, new, strict=True):
                 if raised:
                     self.alerts += 1
                     self.raised(document)
             cursor = page.cursor
             if cursor is None:
+                self._standing = standing
                 return
 
 
