@@ -201,7 +201,15 @@ class ClaimMachine(RuleBasedStateMachine):
     @rule(done=st.booleans(), written=fates)
     def notify(self, done: bool, written: bool) -> None:
         due = None if done else self.now + 1000
-        self._put(take_notice(self.document, due=due, done=done, now=self.now, by="keeper", note="ok"), written=written)
+        after = take_notice(self.document, due=due, done=done, now=self.now, by="keeper", note="ok")
+        assert isinstance(after, JobDocument)
+        self._put(after, written=written)
+
+    @precondition(lambda self: not self.document.final)
+    @rule()
+    def notify_too_early(self) -> None:
+        after = take_notice(self.document, due=None, done=True, now=self.now, by="keeper", note="ok")
+        assert isinstance(after, Refused)
 
     @rule(written=fates)
     def confirm(self, written: bool) -> None:

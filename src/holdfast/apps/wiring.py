@@ -32,6 +32,7 @@ from holdfast.services.end_jobs import EndJobs
 from holdfast.services.follow_jobs import FollowJobs
 from holdfast.services.hold_channels import HoldChannels
 from holdfast.services.keep_beats import KeepBeats
+from holdfast.services.read_outputs import ReadOutputs
 from holdfast.services.release_claims import ReleaseClaims
 from holdfast.services.send_callbacks import SendCallbacks
 from holdfast.services.steer_jobs import SteerJobs
@@ -117,7 +118,8 @@ class ServerParts:
             parts.pilots, clock, server=self.name, url=parts.settings.public_url, shared_out=self.claims.own
         )
         self.channels = HoldChannels(store, parts.pilots, self.beats, parts.release, clock, granted=self.ends.held_by)
-        writer.listeners += [self.claims.notice, self.follow.notice]
+        self.outputs = ReadOutputs(writer)
+        writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         return {

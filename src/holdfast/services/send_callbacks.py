@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from holdfast.domain.jobs.claim import confirm
 from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.domain.jobs.steering import take_notice
@@ -14,7 +15,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Permanent, PortError
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
 from holdfast.ports.notify import Notify
-from holdfast.services.write_checked import Wish, Writer
+from holdfast.services.write_checked import Settled, Wish, Writer
 
 GIVE_UP_AFTER = 20
 """Tries; with growing waits that is about three days."""
@@ -45,11 +46,21 @@ class SendCallbacks:
         """Send what is due now; says whether there may be more."""
         query = JobQuery(at_most={"notify_due": self.clock.now()})
         page = await self.store.search(query, sort="notify_due", limit=200)
-        found = await self.store.get([one.document.id for one in page.jobs]) if page.jobs else {}
-        due = [one for one in found.values() if _is_due(one.document, self.clock.now())]
+        due = await self._proven([one.document.id for one in page.jobs])
         for start in range(0, len(due), AT_ONCE):
             await self._send(due[start : start + AT_ONCE])
         return len(page.jobs) == 200 and bool(due)
+
+    async def _proven(self, jobs: Sequence[str]) -> list[Stored]:
+        """Those that are due and surely ended: what was read may yet be rolled back, what was told cannot be untold."""
+        now = self.clock.now()
+
+        def decide(document: JobDocument) -> JobDocument | Refused:
+            return confirm(document) if _is_due(document, now) else Refused("nothing is due")
+
+        wishes = [Wish(job, decide, lambda _document: False) for job in jobs]
+        answers = await self.writer.write(wishes) if wishes else ()
+        return [answer.stored for answer in answers if isinstance(answer, Settled)]
 
     async def _send(self, jobs: Sequence[Stored]) -> None:
         outcomes = await asyncio.gather(*(self._post(one.document) for one in jobs))

@@ -159,7 +159,7 @@ async def _log_events(desk: Desk, stored: Stored, attempt: int | None) -> AsyncG
 @router.get("/jobs/{job}/outputs", response_model=OutputsOut, responses=errors(404))
 async def outputs(desk: TheDesk, who: Viewer, job: str) -> Response:
     """Where the committed outputs are."""
-    winner = (await desk.job(job, who)).document.winner
+    winner = await desk.services.outputs.winner(await desk.job(job, who))
     if winner is None or winner.manifest is None:
         raise Problem(404, "the job has committed no outputs")
     return json_answer({"attempt": winner.token.attempt, "manifest": manifest_public(winner.manifest)})

@@ -61,9 +61,12 @@ def force(
     return _drop_claim(document, event, now=now, by=by, note=reason)
 
 
-def take_notice(document: JobDocument, *, due: int | None, done: bool, now: int, by: str, note: str) -> JobDocument:
+def take_notice(
+    document: JobDocument, *, due: int | None, done: bool, now: int, by: str, note: str
+) -> JobDocument | Refused:
     """Record how a try to notify went."""
-    assert document.delivery is not None  # noqa: S101 - the caller found the job by its delivery
+    if document.delivery is None or not allowed(document, Event.NOTIFY):
+        return Refused(f"the job is {document.state}; nobody is to be notified")
     delivery = replace(document.delivery, tries=document.delivery.tries + 1, due=due, done=done)
     return step(document, Event.NOTIFY, now=now, by=by, note=note, delivery=delivery)
 
