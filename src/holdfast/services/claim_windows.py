@@ -70,6 +70,8 @@ class _Window:
     reading: bool = False
     ended_at: float | None = None
     """When the end of the lane was reached; None while there is more to read."""
+    unfit: int = 0
+    """Candidates looked at in a row that did not fit into what was free."""
     served: int = 0
     """The desk's count at which this window was served last; the lowest goes first among equals."""
 
@@ -198,8 +200,10 @@ class Windows:
                 continue
             if fits(document.resources, free):
                 self._taken[document.id] = self.clock.monotonic()
+                window.unfit = 0
                 return stored
             window.jobs.append(stored)
+            window.unfit += 1
         return None
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -230,9 +234,14 @@ class Windows:
         for key, window in list(self._windows.items()):
             if window.reading or window.lane.tenant not in waiting:
                 continue
+            settled = window.ended_at is None or now - window.ended_at >= self.settings.settle
+            if settled and window.unfit >= len(window.jobs):
+                # Nobody who waits can run any of these; what comes after them, or came since, may fit.
+                window.jobs.clear()
+                window.unfit = 0
             if window.ended_at is None:
                 wanted.append(window)
-            elif not window.jobs and now - window.ended_at >= self.settings.settle:
+            elif settled and not window.jobs:
                 # The whole lane was seen: a look says when there is something in it again.
                 del self._windows[key]
         most = self.settings.budget // LEAST

@@ -1,0 +1,80 @@
+"""The windows of the claim desk, on the simulated store in virtual time: what fits is found, whatever stands before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+
+from tests.simulation.server import SimClock, SimIds
+from tests.simulation.store import Client, Cluster
+from tests.simulation.virtual_loop import Actor, VirtualLoop
+
+from holdfast.domain.jobs.resources import Resources, resource_class
+from holdfast.domain.jobs.specification import Specification
+from holdfast.domain.jobs.submission import Submission, new_job
+from holdfast.ports.job_store import Change
+from holdfast.services.claim_jobs import ClaimJobs, ClaimSettings
+from holdfast.services.write_checked import CheckedWriter
+
+LARGE, SMALL = Resources(cpus=4), Resources(cpus=3)
+
+
+class Desk:
+    """A claim desk on a store without faults."""
+
+    def __init__(self, settings: ClaimSettings) -> None:
+        self.loop = VirtualLoop(Random(1))  # type: ignore[abstract]
+        self.actor = Actor(self.loop, "server")
+        self.store = Client(Cluster(Actor(self.loop, "store"), Random(2), Counter(), told={}))
+        clock = SimClock(self.loop, Random(3))
+        self.clock = clock
+        self.claims = ClaimJobs(self.store, CheckedWriter(self.store), clock, SimIds(Random(4)), settings)
+        self.actor.spawn(self.claims.run())
+
+    async def put(self, *needs: Resources) -> list[str]:
+        """Store jobs as another server does: this one is not told."""
+        specification = Specification("s", "lab", "sim", ("true",))
+        now = self.clock.now()
+        made = [
+            new_job(
+                Submission(specification, "ann", index=place, resources=one), job=f"j{now}-{place}", now=now, by="ann"
+            )
+            for place, one in enumerate(needs)
+        ]
+        await self.store.write([Change(one, None) for one in made])
+        await asyncio.sleep(2.0)
+        return [one.id for one in made]
+
+    async def claim(self, free: Resources, *, most: int = 1, wait: float = 30.0) -> list[str]:
+        work = self.claims.claim(pilot="p", host="h", tenant="lab", free=free, most=most, wait=wait)
+        granted = await self.actor.spawn(work)
+        return [one.document.id for one in granted]
+
+
+def test_a_job_that_fits_is_found_behind_a_page_of_those_that_do_not() -> None:
+    assert resource_class(LARGE) == resource_class(SMALL)
+    desk = Desk(ClaimSettings(window=6, low_water=3, look=4))
+
+    async def story() -> list[str]:
+        *_, small = await desk.put(*[LARGE] * 20, SMALL)
+        assert await desk.claim(SMALL) == [small]
+        return await desk.claim(LARGE, most=20)
+
+    # Those that were passed over are not lost to whoever can run them.
+    assert desk.loop.run(story())
+
+
+def test_a_job_that_fits_is_found_when_it_comes_after_those_that_do_not() -> None:
+    desk = Desk(ClaimSettings(window=6, low_water=3, look=4))
+
+    async def story() -> None:
+        large = await desk.put(LARGE, LARGE)
+        waiting = desk.actor.spawn(desk.claim(SMALL))
+        await asyncio.sleep(5.0)
+        assert not waiting.done()
+        small = await desk.put(SMALL)
+        assert await waiting == small
+        assert sorted([*await desk.claim(LARGE), *await desk.claim(LARGE)]) == large
+
+    desk.loop.run(story())
