@@ -58,6 +58,8 @@ class Auditor:
         """Jobs that a client was told of, and under which key."""
         self.asked: dict[str, int] = {}
         """Keys, and how many jobs were asked for under each."""
+        self.notices: dict[str, set[tuple[str, str]]] = {}
+        """What callbacks were told of each job."""
         self.shown: dict[str, set[str]] = {}
         """The outputs that consumers were shown, for each job."""
 
@@ -134,11 +136,17 @@ class Auditor:
         """A consumer was shown where the outputs are."""
         self.shown.setdefault(job, set()).add(path)
 
+    def notified(self, job: str, state: str, delivery: str) -> None:
+        """A callback was told that a job has ended."""
+        self.notices.setdefault(job, set()).add((state, delivery))
+
     # -- at the end --------------------------------------------------------------------------------------------
 
     def unsettled(self) -> list[str]:
         """Accepted jobs that are neither final nor waiting for a person."""
-        return [job for job in self.accepted if (one := self.documents.get(job)) is None or not _at_rest(one)]
+        return [
+            job for job in self.accepted if (one := self.documents.get(job)) is None or not _at_rest(one, told=True)
+        ]
 
     def judge(self) -> None:
         """Hold everything against everything."""
@@ -156,6 +164,7 @@ class Auditor:
         self._judge_answers()
         for job, document in self.documents.items():
             self._judge_outputs(job, document)
+            self._judge_notices(job, document)
 
     def _judge_keys(self) -> None:
         standing: Counter[str] = Counter(document.labels["key"] for document in self.documents.values())
@@ -208,9 +217,19 @@ class Auditor:
         if misled:
             self.blame("I5 consumers saw two outputs", f"{job}: {sorted(misled)} and {winner.manifest.path}")
 
+    def _judge_notices(self, job: str, document: JobDocument) -> None:
+        told = self.notices.get(job, set())
+        meant = (document.state.value, f"{job}:{document.generation}.{document.attempt}")
+        if told - {meant} or (told and not document.final):
+            self.blame("callback told what is not so", f"{job}: {sorted(told)} but {meant}")
+        if document.final and document.delivery is not None and not document.delivery.done:
+            self.blame("callback never told", f"{job}: {document.delivery}")
 
-def _at_rest(document: JobDocument) -> bool:
-    """Final, or waiting for a person on purpose."""
+
+def _at_rest(document: JobDocument, *, told: bool = False) -> bool:
+    """Final, and told to whoever asked for it; or waiting for a person on purpose."""
+    if told and document.final and document.delivery is not None and not document.delivery.done:
+        return False
     return document.final or document.state is State.FAULTED or bool(document.holders)
 
 

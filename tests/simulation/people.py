@@ -54,6 +54,7 @@ class People:
                 priority=self.rng.choice((0, 0, 5)),
                 labels={"key": key},
                 resources=Resources(cpus=self.rng.choice((1, 1, 2, 3, 4))),
+                callback="https://example.org/done" if self.rng.random() < 0.3 else None,
                 held=held,
             )
             for _ in range(count)
@@ -143,7 +144,7 @@ class People:
 
     async def _consume(self, job: str) -> None:
         try:
-            winner = await self._call(lambda server: server.outputs(job))
+            winner = await self._call(lambda server: server.read_outputs(job))
         except LinkLost:
             return
         if winner is not None and winner.manifest is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,9 @@ from holdfast.services.claim_windows import ClaimSettings
 from holdfast.services.end_jobs import EndJobs, EndReport, EndResult
 from holdfast.services.hold_channels import Channel, HoldChannels
 from holdfast.services.keep_beats import BeatSettings, KeepBeats
+from holdfast.services.read_outputs import ReadOutputs
 from holdfast.services.release_claims import ReleaseClaims
+from holdfast.services.send_callbacks import SendCallbacks
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.submit_jobs import Accepted, SubmitJobs
 from holdfast.services.watch_orphans import WatchOrphans
@@ -38,6 +40,7 @@ CLAIMS = ClaimSettings(window=6, low_water=3, bulk=4, look=4, look_again=4.0, id
 BEATS = BeatSettings(buckets=2, own=2.0, look=4.0, dead_after=9.0)
 SCAN_EVERY = 2.0
 ORDERS_EVERY = 4.0
+CALLBACKS_EVERY = 3.0
 
 
 class SimClock:
@@ -113,7 +116,8 @@ class SimServer(_Process):
         self.channels = HoldChannels(
             self.store, self.store, self.beats, self.release, self.clock, self.ends.held_by, every=ORDERS_EVERY
         )
-        self.writer.listeners.append(self.claims.notice)
+        self.outputs = ReadOutputs(self.writer)
+        self.writer.listeners += [self.claims.notice, self.outputs.notice]
         for loop in (self.claims.run, self.ends.run, self.beats.run, self.channels.run):
             self.keep(loop)
 
@@ -188,18 +192,37 @@ class SimServer(_Process):
         except Transient as error:
             raise LinkLost("503") from error
 
-    async def outputs(self, job: str) -> Ending | None:
+    async def read_outputs(self, job: str) -> Ending | None:
         try:
             stored = (await self.store.get([job])).get(job)
+            return await self.outputs.winner(stored) if stored is not None else None
         except Transient as error:
             raise LinkLost("503") from error
-        return stored.document.winner if stored is not None else None
 
     async def look_at(self, job: str) -> Stored | None:
         try:
             return (await self.store.get([job])).get(job)
         except Transient as error:
             raise LinkLost("503") from error
+
+
+class SimNotify:
+    """Whoever wants to be told of ends; now and then they do not answer."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rng = world.rng("notify")
+
+    def check(self, url: str) -> str | None:
+        return None
+
+    async def post(self, url: str, body: Mapping[str, object], *, delivery: str) -> None:
+        await asyncio.sleep(0.01)
+        if self.rng.random() < self.world.link.chances.link_request_lost:
+            raise Transient("no answer")
+        self.world.auditor.notified(str(body["job"]), str(body["state"]), delivery)
+        if self.rng.random() < self.world.link.chances.link_answer_lost:
+            raise Transient("no answer")
 
 
 class SimKeeper(_Process):
@@ -210,7 +233,9 @@ class SimKeeper(_Process):
         self.orphans = WatchOrphans(
             self.store, self.store, self.clock, self.release, lease=LEASE, every=SCAN_EVERY, alarmed=self._alarmed
         )
+        self.callbacks = SendCallbacks(self.store, self.writer, self.clock, SimNotify(world), every=CALLBACKS_EVERY)
         self.keep(self.orphans.run)
+        self.keep(self.callbacks.run)
 
     def _alarmed(self, _text: str) -> None:
         self.world.tally["orphan alarm"] += 1

@@ -393,4 +393,4 @@ def _matches(query: JobQuery, entry: Entry[Any]) -> bool:
         return False
     if any(fields.get(name) not in values for name, values in query.anyof.items()):
         return False
-    return all(fields.get(name) is not None and fields[name] <= most for name, most in query.at_most.items())
+    return all((value := fields.get(name)) is not None and value <= most for name, most in query.at_most.items())
