@@ -14,7 +14,8 @@ from holdfast.domain.jobs.resources import Resources, resource_class
 from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.jobs.submission import Submission, new_job
 from holdfast.ports.job_store import Change
-from holdfast.services.claim_jobs import ClaimJobs, ClaimSettings
+from holdfast.services.claim_jobs import ClaimJobs
+from holdfast.services.claim_windows import ClaimSettings
 from holdfast.services.write_checked import CheckedWriter
 
 LARGE, SMALL = Resources(cpus=4), Resources(cpus=3)
@@ -57,9 +58,9 @@ def test_a_job_that_fits_is_found_behind_a_page_of_those_that_do_not() -> None:
     desk = Desk(ClaimSettings(window=6, low_water=3, look=4))
 
     async def story() -> list[str]:
-        *_, small = await desk.put(*[LARGE] * 20, SMALL)
+        *_, small = await desk.put(*[LARGE] * 70, SMALL)
         assert await desk.claim(SMALL) == [small]
-        return await desk.claim(LARGE, most=20)
+        return await desk.claim(LARGE, most=70)
 
     # Those that were passed over are not lost to whoever can run them.
     assert desk.loop.run(story())

@@ -22,6 +22,7 @@ from tests.simulation.store import Cluster
 from tests.simulation.virtual_loop import Actor, VirtualLoop
 
 from holdfast.domain.jobs import story
+from holdfast.services import claim_windows
 
 Protocol = Literal["checked", "naive", "number"]
 PATIENT = 240.0
@@ -124,7 +125,7 @@ class World:
     # -- the course of a schedule ------------------------------------------------------------------------------
 
     def run(self) -> Report:
-        with _short_stories():
+        with _small_sizes():
             self.loop.run(self._course())
             for task in self.loop.failed_tasks():
                 self.auditor.blame("a task broke", f"{task.get_coro()}: {task.exception()!r}")
@@ -373,14 +374,14 @@ class World:
 
 
 @contextmanager
-def _short_stories() -> Iterator[None]:
-    """Fold stories early, so that chapters are written in every schedule."""
-    before = story.KEEP
-    story.KEEP = 8
+def _small_sizes() -> Iterator[None]:
+    """Stories are folded early and pages are short, so that few jobs are enough to meet chapters and cursors."""
+    before = story.KEEP, claim_windows.LEAST
+    story.KEEP, claim_windows.LEAST = 8, 3
     try:
         yield
     finally:
-        story.KEEP = before
+        story.KEEP, claim_windows.LEAST = before
 
 
 def run_schedule(seed: int, protocol: Protocol = "checked") -> Report:
