@@ -48,12 +48,17 @@ class HoldChannels:
     """What this server itself gave to pilots: released first, without waiting for a search to show it."""
     grace: float = 0.3
     """Seconds for a pilot that lost its channel to show a newer one."""
+    doubt: float = 10.0
+    """Seconds that it gets in addition when we were away ourselves, or the store did not answer: then a pilot that lives had
+    reason to leave, or could show nothing."""
+    calm_after: float = 15.0
     every: float = 1.0
     deaths: int = 0
     _open: dict[str, Channel] = field(default_factory=dict)
     _closed: list[Channel] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _passed: dict[str, int] = field(default_factory=dict)
+    _troubled_at: float = -1e9
 
     @property
     def open_count(self) -> int:
@@ -92,20 +97,30 @@ class HoldChannels:
 
     async def run(self) -> None:
         """Watch for deaths and for orders left by other servers until cancelled."""
-        await asyncio.gather(self._bury_loop(), self._order_loop())
+        await asyncio.gather(self._bury_loop(), self._order_loop(), self._watch_ourselves())
+
+    async def _watch_ourselves(self) -> None:
+        """Notice when this server was paused or starved: what closed meanwhile says nothing of who closed it."""
+        while True:
+            before = self.clock.monotonic()
+            await asyncio.sleep(0.1)
+            if self.clock.monotonic() - before > 1.0:
+                self._troubled_at = self.clock.monotonic()
 
     async def _bury_loop(self) -> None:
         while True:
             await self._wake.wait()
-            await asyncio.sleep(self.grace)
             self._wake.clear()
-            closed, self._closed = self._closed, []
+            closed, self._closed = self._closed, []  # those that close from here on have their own time to show up
+            await asyncio.sleep(self.grace)
+            if self.clock.monotonic() - self._troubled_at < self.calm_after:
+                await asyncio.sleep(self.doubt)
             try:
                 await self._bury(closed)
             except PortError:
                 # Not settled: look again. Until then the leases hold.
                 self._closed += closed
-                await asyncio.sleep(self.grace)
+                self._troubled_at = self.clock.monotonic()
                 self._wake.set()
 
     async def _bury(self, closed: list[Channel]) -> None:
