@@ -69,8 +69,8 @@ class Campaign:
                 self.say(f"{arm}: ready")
         try:
             await self._start(self.processes)
-            for number, fault in enumerate(faults):
-                await self._meet(fault, self.operations * (number + 1) // len(faults))
+            for fault in faults:
+                await self._meet(fault, self.operations // len(faults))
             self._control.allowed = self.operations
             await self._count(self.operations)
         finally:
@@ -117,10 +117,11 @@ class Campaign:
             worker.check()
         return True
 
-    async def _meet(self, fault: Fault, allowed: int) -> None:
+    async def _meet(self, fault: Fault, operations: int) -> None:
+        """So many operations at full speed around a fault, and a trickle until it is healed."""
         began = self._control.total
-        self._control.allowed = max(allowed, began)
-        await self._count(began + int(_BEFORE * (self._control.allowed - began)))
+        self._control.allowed = began + operations
+        await self._count(began + int(_BEFORE * operations))
         self.say(f"{self._control.total} operations; {fault.name}")
         since = time.monotonic()
         await fault.strike()
