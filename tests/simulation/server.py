@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 LEASE = 9
 CLAIMS = ClaimSettings(window=6, low_water=3, bulk=4, look=4, look_again=4.0, idle=1.0, foreign_window=3)
-BEATS = BeatSettings(buckets=2, own=2.0, look=4.0, dead_after=9.0)
+BEATS = BeatSettings(buckets=2, own=2.0, look=4.0, dead_after=9.0, forget_after=2.0)
+DROP_AFTER = 20.0
 SCAN_EVERY = 2.0
 ORDERS_EVERY = 4.0
 CALLBACKS_EVERY = 3.0
@@ -231,7 +232,14 @@ class SimKeeper(_Process):
     def __init__(self, world: World, number: int, life: int) -> None:
         super().__init__(world, f"keeper-{number}-{life}")
         self.orphans = WatchOrphans(
-            self.store, self.store, self.clock, self.release, lease=LEASE, every=SCAN_EVERY, alarmed=self._alarmed
+            self.store,
+            self.store,
+            self.clock,
+            self.release,
+            lease=LEASE,
+            every=SCAN_EVERY,
+            drop_after=DROP_AFTER,
+            alarmed=self._alarmed,
         )
         self.callbacks = SendCallbacks(self.store, self.writer, self.clock, SimNotify(world), every=CALLBACKS_EVERY)
         self.keep(self.orphans.run)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from holdfast.domain.jobs.slots import own_slots
+from holdfast.domain.pilots.orphans import patience
 from holdfast.domain.pilots.pilot import Beat, BeatSheet
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError, Transient
@@ -32,6 +33,9 @@ class BeatSettings:
     """Seconds between looks at the other servers."""
     dead_after: float = 8.0
     """A server whose counter has not moved for so long gets no slots."""
+    forget_after: float = 6.0
+    """So many times a pilot's patience without a beat, and it no longer stands on our sheet; longer than a keeper's alarm
+    holds it back."""
 
 
 @dataclass(slots=True)
@@ -64,6 +68,7 @@ class KeepBeats:
         self.alive: dict[str, str] = {server: url}
         """The servers seen alive, with their addresses."""
         self._buckets = [_Bucket() for _ in range(self.settings.buckets)]
+        self._heard: dict[str, float] = {}
         self._seen: dict[str, tuple[int, float]] = {}
         self._shared_among: frozenset[str] = frozenset()
         self._wake = asyncio.Event()
@@ -79,6 +84,7 @@ class KeepBeats:
             beat = Beat(newer.counter, session, newer.lease, newer.claims)
         bucket.beats[pilot] = beat
         bucket.dirty = True
+        self._heard[pilot] = self.clock.monotonic()
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         bucket.waiting.append(stored)
         self._wake.set()
@@ -98,6 +104,7 @@ class KeepBeats:
         bucket = self._buckets[crc32(pilot.encode()) % len(self._buckets)]
         if bucket.beats.pop(pilot, None) is not None:
             bucket.dirty = True
+            del self._heard[pilot]
 
     async def run(self) -> None:
         """Write sheets and watch the other servers until cancelled."""
@@ -145,7 +152,16 @@ class KeepBeats:
             # When the store does not answer, who is alive stays as it was; slots with two owners only cost conflicts.
             with suppress(PortError):
                 self._look(await self.store.sheets())
+            self._forget_the_dead()
             await asyncio.sleep(self.settings.look)
+
+    def _forget_the_dead(self) -> None:
+        """Sheets hold those who may be alive; of the others the keepers have had time to take their claims away."""
+        now = self.clock.monotonic()
+        for bucket in self._buckets:
+            for pilot, beat in list(bucket.beats.items()):
+                if now - self._heard[pilot] > self.settings.forget_after * patience(beat.lease):
+                    self.forget(pilot)
 
     def _look(self, sheets: Sequence[BeatSheet]) -> None:
         now = self.clock.monotonic()

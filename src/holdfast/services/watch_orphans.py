@@ -37,6 +37,8 @@ class WatchOrphans:
     every: float = 1.0
     sweep: float | None = None
     """Seconds between looks at all running jobs; a third of the lease unless set."""
+    drop_after: float = 3600.0
+    """Seconds after which the sheets of a server that no longer moves are removed."""
     alarmed: Callable[[str], None] = lambda _text: None
     memory: Memory = field(default_factory=Memory)
     fair: float = 0.0
@@ -48,6 +50,7 @@ class WatchOrphans:
     _scanned_at: float | None = None
     _swept_at: float = -1e9
     _servers: dict[str, int] = field(default_factory=dict)
+    _moved_at: dict[str, float] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Scan until cancelled."""
@@ -67,6 +70,7 @@ class WatchOrphans:
             if self.fair - self._swept_at >= pause:
                 await self._sweep(await self.pilots.sheets(fresh=True))
                 self._swept_at = self.fair
+                await self._drop_sheets()
         except PortError:  # looked at again in the next scan; the clock stands still until then
             if self._failing_since is None:
                 self._failing_since = began
@@ -89,7 +93,15 @@ class WatchOrphans:
             self._scanned_at = now
         elif now - self._scanned_at > BLIND:
             self._scanned_at = now - BLIND
+        still = {server for server, counter in servers.items() if counter <= self._servers.get(server, -1)}
+        self._moved_at = {server: self._moved_at[server] if server in still else self.fair for server in servers}
         self._servers = servers
+
+    async def _drop_sheets(self) -> None:
+        """Servers that were killed leave their sheets behind; a server that comes back writes its own anew."""
+        for server in [one for one, at in self._moved_at.items() if self.fair - at > self.drop_after]:
+            await self.pilots.drop_sheets(server)
+            del self._moved_at[server], self._servers[server]
 
     async def _scan_pilots(self, sheets: Sequence[BeatSheet]) -> None:
         scan = look(self.memory, newest_beats(sheets), now=self.fair)
