@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -127,8 +127,12 @@ def main() -> int:
     parser.add_argument("size", nargs="?", default="small", choices=sorted(SIZES))
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--folder", type=Path, help="where logs, ledger and report are kept; a new one unless given")
+    parser.add_argument("--acts", help="only these, with commas; for looking into something")
     arguments = parser.parse_args()
     size = SIZES[arguments.size]
+    if arguments.acts:
+        wanted = arguments.acts.split(",")
+        size = replace(size, acts=tuple(act for act in size.acts if act.name in wanted))
     folder: Path = arguments.folder or Path(tempfile.mkdtemp(prefix="holdfast-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     verdict = asyncio.run(run(size, arguments.seed, folder.resolve()))

@@ -41,8 +41,8 @@ class FaultLog:
         self._write(fault)
         return fault
 
-    def end(self, fault: Fault) -> None:
-        fault.ended = time.time()
+    def end(self, fault: Fault, *, at: float | None = None) -> None:
+        fault.ended = time.time() if at is None else at
         self._write(fault)
 
     def moment(self, kind: str, what: str, who: str, detail: str = "") -> Fault:

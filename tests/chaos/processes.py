@@ -104,7 +104,7 @@ class Crew:
         fault = self.faults.begin("kill", child.what, child.who)
         child.send(signal.SIGKILL)
         child.again_at = time.monotonic() + wait
-        fault.ended = fault.began + (0.0 if child.what == "pilot" else wait + 3.0)
+        self.faults.end(fault, at=fault.began + (0.0 if child.what == "pilot" else wait + 3.0))
 
     def stop(self, child: Child) -> None:
         child.pause = self.faults.begin("stop", child.what, child.who)

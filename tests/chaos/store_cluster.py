@@ -63,7 +63,7 @@ class StoreCluster:
                 os.kill(pid, signal.SIGCONT)
             self.faults.end(fault)
 
-    async def until_green(self, patience: float = 240.0) -> None:
+    async def until_green(self, patience: float = 900.0) -> None:
         give_up = asyncio.get_running_loop().time() + patience
         async with httpx.AsyncClient(timeout=10) as client:
             while asyncio.get_running_loop().time() < give_up:

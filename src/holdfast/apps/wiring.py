@@ -117,7 +117,15 @@ class ServerParts:
         self.beats = KeepBeats(
             parts.pilots, clock, server=self.name, url=parts.settings.public_url, shared_out=self.claims.own
         )
-        self.channels = HoldChannels(store, parts.pilots, self.beats, parts.release, clock, granted=self.ends.held_by)
+        self.channels = HoldChannels(
+            store,
+            parts.pilots,
+            self.beats,
+            parts.release,
+            clock,
+            granted=self.ends.held_by,
+            troubled=lambda text: log.warning("deaths wait", detail=text),
+        )
         self.outputs = ReadOutputs(writer)
         writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
 

@@ -46,6 +46,8 @@ class HoldChannels:
     clock: Clock
     granted: Callable[[Collection[str]], Sequence[Stored]] = lambda _pilots: ()
     """What this server itself gave to pilots: released first, without waiting for a search to show it."""
+    troubled: Callable[[str], None] = lambda _text: None
+    """Told when deaths could not be looked into."""
     grace: float = 0.3
     """Seconds for a pilot that lost its channel to show a newer one."""
     doubt: float = 10.0
@@ -117,8 +119,9 @@ class HoldChannels:
                 await asyncio.sleep(self.doubt)
             try:
                 await self._bury(closed)
-            except PortError:
+            except PortError as error:
                 # Not settled: look again. Until then the leases hold.
+                self.troubled(f"{len(closed)} closed channel(s) could not be looked into: {error}")
                 self._closed += closed
                 self._troubled_at = self.clock.monotonic()
                 self._wake.set()

@@ -187,8 +187,8 @@ class KeepBeats:
             self.shared_out(own_slots(self.server, self.alive))
 
     def _let_move(self, sheet: BeatSheet) -> None:
-        """Pilots that beat at another server now need not stand on our sheet."""
+        """Pilots that beat at another server now need not stand on our sheet, unless it alone shows their newest channel."""
         for pilot, beat in sheet.beats.items():
             ours = self.last_beat(pilot)
-            if ours is not None and (beat.counter, beat.session) > (ours.counter + 1, ours.session):
+            if ours is not None and beat.counter > ours.counter + 1 and beat.session >= ours.session:
                 self.forget(pilot)
