@@ -52,6 +52,10 @@ class Auditor:
         self.ended: set[str] = set()
         self.kept: set[str] = set()
         self.starts: list[Effect] = []
+        self.running: dict[str, list[str]] = {}
+        """The payloads that run now, by job."""
+        self.overlapping: set[str] = set()
+        """Jobs of which two payloads ran at the same time."""
         self.effects: dict[str, Effect] = {}
         self.answers: list[tuple[Ending, str, Result]] = []
         self.accepted: dict[str, str] = {}
@@ -110,9 +114,17 @@ class Auditor:
 
     def started(self, job: str, token: Token, claim: str) -> None:
         known = self.claims.get(claim)
+        if any(other != claim for other in self.running.setdefault(job, [])):
+            self.overlapping.add(job)
+        self.running[job].append(claim)
         self.starts.append(Effect(job, token, claim))
         if known != Effect(job, token, claim):
             self.blame("I2 start without a claim", f"{job} {token} {claim}: the store has {known}")
+
+    def stopped(self, job: str, claim: str) -> None:
+        """The payload is gone, whatever came of it."""
+        if claim in self.running.get(job, ()):
+            self.running[job].remove(claim)
 
     def effect(self, path: str, job: str, token: Token, claim: str) -> None:
         if path in self.effects:
@@ -144,20 +156,19 @@ class Auditor:
 
     def unsettled(self) -> list[str]:
         """Accepted jobs that are neither final nor waiting for a person."""
-        return [
-            job for job in self.accepted if (one := self.documents.get(job)) is None or not _at_rest(one, told=True)
-        ]
+        return [job for job in self.accepted if (one := self.documents.get(job)) is None or not _at_rest(one)]
 
-    def judge(self) -> None:
-        """Hold everything against everything."""
+    def judge(self, *, at_rest: bool) -> None:
+        """Hold everything against everything; whether all is at rest only if it was left in peace for long enough."""
         for job, key in self.accepted.items():
             document = self.documents.get(job)
             if document is None:
                 self.blame("accepted job missing", f"{job} of {key}")
             elif document.specification not in self.specifications:
                 self.blame("specification missing", f"{document.specification} of {job}")
-            elif not _at_rest(document):
+            elif at_rest and not _at_rest(document):
                 words = "I1 dead claim still held" if document.state is State.RUNNING else "I1 left lying"
+                words = "callback never told" if document.final else words
                 self.blame(words, f"{job}: {document.state} {document.claim} {document.history[-3:]}")
         self._judge_keys()
         self._judge_starts()
@@ -189,6 +200,10 @@ class Auditor:
         for start in self.starts:
             if (start.token.attempt, start.claim) not in told.get(start.job, ()):
                 self.blame("I6 start not in the story", f"{start}")
+        self.tally["two runs at the same time"] += len(self.overlapping)
+        self.tally["the same, not marked as possible"] += sum(
+            not self.documents[job].overlap_possible for job in self.overlapping if job in self.documents
+        )
         self.tally["extra run"] += sum(count - 1 for count in Counter(one.job for one in self.starts).values())
 
     def _judge_answers(self) -> None:
@@ -222,15 +237,13 @@ class Auditor:
         meant = (document.state.value, f"{job}:{document.generation}.{document.attempt}")
         if told - {meant} or (told and not document.final):
             self.blame("callback told what is not so", f"{job}: {sorted(told)} but {meant}")
-        if document.final and document.delivery is not None and not document.delivery.done:
-            self.blame("callback never told", f"{job}: {document.delivery}")
 
 
-def _at_rest(document: JobDocument, *, told: bool = False) -> bool:
+def _at_rest(document: JobDocument) -> bool:
     """Final, and told to whoever asked for it; or waiting for a person on purpose."""
-    if told and document.final and document.delivery is not None and not document.delivery.done:
-        return False
-    return document.final or document.state is State.FAULTED or bool(document.holders)
+    if document.final:
+        return document.delivery is None or document.delivery.done
+    return document.state is State.FAULTED or bool(document.holders)
 
 
 def _goes_on(old: tuple[Transition, ...], new: tuple[Transition, ...]) -> bool:

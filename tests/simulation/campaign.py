@@ -23,7 +23,7 @@ FAULTS = (
     "stale primary", "write to a stale primary", "failover", "rolled back", "primary crash", "primary cut off",
     "store outage", "request in an outage", "read lost", "link: request lost", "link: answer lost", "partition",
     "channel break", "server kill", "server pause", "pilot kill", "pilot vanish", "pilot pause", "pilot goodbye",
-    "keeper kill", "keeper pause", "operator: cancel", "operator: hold", "operator: release", "operator: force",
+    "site lost", "keeper kill", "keeper pause", "part of an answer lost", "operator: cancel", "operator: hold", "operator: release", "operator: force",
 )  # fmt: skip
 """What must have happened in a campaign, or it proves nothing."""
 

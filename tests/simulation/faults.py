@@ -23,6 +23,8 @@ class Chances:
     """A request that was reported as failed arrives once more, later."""
     own_conflict: float = 0.0
     """The request is sent twice on its way; its sender gets the second one's answer."""
+    partial: float = 0.0
+    """Some lines of the answer say nothing clear, though they were carried out."""
     slow: float = 0.0
     read_lost: float = 0.0
     link_request_lost: float = 0.0
@@ -37,7 +39,7 @@ QUIET = Chances()
 
 
 def draw_chances(rng: Random) -> Chances:
-    return Chances(*(rng.choice(RATES) for _ in range(8)))
+    return Chances(*(rng.choice(RATES) for _ in range(9)))
 
 
 class Event(NamedTuple):
@@ -61,6 +63,7 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "pilot vanish": (2.5, 0.0, 0.0),
     "pilot pause": (4.0, 1.0, 45.0),
     "pilot goodbye": (1.0, 0.0, 0.0),
+    "site lost": (0.7, 0.0, 0.0),
     "keeper kill": (1.5, 0.5, 20.0),
     "keeper pause": (1.0, 0.5, 30.0),
     "channel break": (4.0, 0.0, 0.0),

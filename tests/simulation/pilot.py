@@ -208,6 +208,7 @@ class SimPilot:
             host=self.host,
             manifest=manifest,
         )
+        self.world.auditor.stopped(held.job.id, held.claim)
         held.report = EndReport(held.job.id, ending, log_tail="x" if self.rng.random() < 0.2 else "")
         self.ended.set()
         self.room.set()
@@ -246,6 +247,8 @@ class SimPilot:
         if self.channel is not None and not silent:
             self._hang_up(*self.channel)
         self.actor.kill()
+        for held in self.held.values():
+            self.world.auditor.stopped(held.job.id, held.claim)
 
     def leave(self) -> None:
         """It says good-bye with whatever it holds, and is gone."""

@@ -41,6 +41,7 @@ BEATS = BeatSettings(buckets=2, own=2.0, look=4.0, dead_after=9.0, forget_after=
 DROP_AFTER = 20.0
 SCAN_EVERY = 2.0
 ORDERS_EVERY = 4.0
+PULSE = 0.8
 CALLBACKS_EVERY = 3.0
 
 
@@ -115,7 +116,14 @@ class SimServer(_Process):
         self.steer = SteerJobs(self.store, self.writer, self.clock)
         self.beats = KeepBeats(self.store, self.clock, server=self.name, settings=BEATS, shared_out=self.claims.own)
         self.channels = HoldChannels(
-            self.store, self.store, self.beats, self.release, self.clock, self.ends.held_by, every=ORDERS_EVERY
+            self.store,
+            self.store,
+            self.beats,
+            self.release,
+            self.clock,
+            self.ends.held_by,
+            every=ORDERS_EVERY,
+            pulse=PULSE,
         )
         self.outputs = ReadOutputs(self.writer)
         self.writer.listeners += [self.claims.notice, self.outputs.notice]

@@ -159,6 +159,9 @@ class Cluster:
         results: list[WriteResult] = [
             Conflicted("version conflict") if entry is None else Written(entry.version) for entry in entries
         ]
+        if len(results) > 1 and self.rng.random() < self.chances.partial:
+            self.tally["part of an answer lost"] += 1
+            results = [Unknown("shard failure") if self.rng.random() < 0.5 else result for result in results]
         self._tell(answer, results, self._way())
 
     # -- reads -------------------------------------------------------------------------------------------------

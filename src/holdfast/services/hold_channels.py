@@ -55,6 +55,8 @@ class HoldChannels:
     reason to leave, or could show nothing."""
     calm_after: float = 15.0
     every: float = 1.0
+    pulse: float = 0.1
+    """How often the server looks whether it was paused itself, in seconds."""
     deaths: int = 0
     _open: dict[str, Channel] = field(default_factory=dict)
     _closed: list[Channel] = field(default_factory=list)
@@ -105,7 +107,7 @@ class HoldChannels:
         """Notice when this server was paused or starved: what closed meanwhile says nothing of who closed it."""
         while True:
             before = self.clock.monotonic()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(self.pulse)
             if self.clock.monotonic() - before > 1.0:
                 self._troubled_at = self.clock.monotonic()
 
