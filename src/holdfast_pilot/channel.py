@@ -143,6 +143,7 @@ class Channel(threading.Thread):
         if stream is None:
             return
         self._current = stream  # from here on beats name the new session
+        self._ring.home = stream.server
         self.opened.set()
         if last is not None:
             last.close()

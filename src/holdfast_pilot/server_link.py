@@ -87,6 +87,9 @@ class ServerRing:
         self._lock = threading.Lock()
         self._servers = list(dict.fromkeys(Server.read(url) for url in urls))
         self._suspect_until: dict[Server, float] = {}
+        # The server that holds the pilot's channel. Asked first for everything else too: it then knows what it gave to the
+        # pilot, and frees it at once when the pilot dies.
+        self.home: Server | None = None
         self._tls: ssl.SSLContext | None = None
         self._ca_file = ca_file
         if not self._servers:
@@ -167,7 +170,7 @@ class ServerLink:
         Raises RefusedError at once, else the last server's error.
         """
         failure: LinkError = UnreachableError("no server was asked")
-        for server in self._ring.order(first=self._server):
+        for server in self._ring.order(first=self._ring.home or self._server):
             if self._aborted:
                 raise UnreachableError("the call was given up")
             try:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from tests.pilot.conftest import RunningPilot
-from tests.pilot.fake_server import FakeServer, until
+from tests.pilot.fake_server import ENROL_TOKEN, FakeServer, until
 
-from holdfast_pilot.server_link import RefusedError, ServerLink, ServerRing, UnavailableError, UnreachableError
+from holdfast_pilot.server_link import RefusedError, Server, ServerLink, ServerRing, UnavailableError, UnreachableError
 
 StartPilot = Callable[..., RunningPilot]
 
@@ -181,6 +181,24 @@ def test_a_log_order_is_followed_to_the_end(server: FakeServer, pilot: StartPilo
     until(lambda: server.seen.logs[-1]["last"], "the last piece")
     assert "".join(piece["text"] for piece in server.seen.logs) == "first\ncaf\u00e9\n"
     assert [piece["offset"] for piece in server.seen.logs] == sorted(piece["offset"] for piece in server.seen.logs)
+
+
+def test_the_server_that_holds_the_channel_is_asked_first(server: FakeServer) -> None:
+    other = FakeServer()
+    try:
+        ring = ServerRing([server.url, other.url])
+        link = ServerLink(ring)
+        for home in (server, other, server):
+            ring.home = Server.read(home.url)
+            before = len(home.seen.registrations)
+            link.call("POST", "/v1/pilots", {"host": "here"}, token=ENROL_TOKEN, timeout=5)
+            assert len(home.seen.registrations) == before + 1
+        server.stop()
+        link.call("POST", "/v1/pilots", {"host": "here"}, token=ENROL_TOKEN, timeout=5)
+        assert len(other.seen.registrations) == 2
+        link.close()
+    finally:
+        other.stop()
 
 
 def test_errors_say_whether_to_try_again(server: FakeServer) -> None:

@@ -275,7 +275,7 @@ class Client:
         found: dict[str, int] = await self._read("jobs", look)
         return found
 
-    async def refresh(self) -> None:
+    async def refresh(self, *, only_jobs: bool = False) -> None:
         def look(shard: Shard[Any], now: float) -> None:
             shard.refresh(now)
 

@@ -181,6 +181,6 @@ class JobStore(Protocol):
         """By search, oldest first, or the newest ones newest first; ties by id."""
         ...
 
-    async def refresh(self) -> None:
-        """Make everything acknowledged so far visible to searches and counts."""
+    async def refresh(self, *, only_jobs: bool = False) -> None:
+        """Make everything acknowledged so far visible to searches and counts; only jobs: records may stay hidden, which is quicker."""
         ...

@@ -61,6 +61,8 @@ class HoldChannels:
     _open: dict[str, Channel] = field(default_factory=dict)
     _closed: list[Channel] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _unsearched: list[Channel] = field(default_factory=list)
+    _search: asyncio.Event = field(default_factory=asyncio.Event)
     _passed: dict[str, int] = field(default_factory=dict)
     _troubled_at: float = -1e9
 
@@ -101,7 +103,7 @@ class HoldChannels:
 
     async def run(self) -> None:
         """Watch for deaths and for orders left by other servers until cancelled."""
-        await asyncio.gather(self._bury_loop(), self._order_loop(), self._watch_ourselves())
+        await asyncio.gather(self._bury_loop(), self._search_loop(), self._order_loop(), self._watch_ourselves())
 
     async def _watch_ourselves(self) -> None:
         """Notice when this server was paused or starved: what closed meanwhile says nothing of who closed it."""
@@ -129,18 +131,35 @@ class HoldChannels:
                 self._wake.set()
 
     async def _bury(self, closed: list[Channel]) -> None:
-        """Release what the dead held: first what this server gave them, then what any other did.
+        """Release at once what this server itself gave to the dead; what others gave them is searched for beside it.
 
         Each time the claims are read before the sessions. A pilot that lives stores its newer session before it claims
         anything more, so a claim that was read is its old one, or the session read after it shows that it lives.
         """
         granted = self.granted({one.pilot for one in closed})
         dead = await self._dead(closed)
-        if not dead:
-            return
-        await self._release(granted, dead)
-        held = await self.release.held_by(sorted(dead))
-        dead = await self._dead([one for one in closed if one.pilot in dead])
+        if dead:
+            await self._release(granted, dead)
+            self._unsearched += [one for one in closed if one.pilot in dead]
+            self._search.set()
+
+    async def _search_loop(self) -> None:
+        """A search may take long when the store is busy; the next death does not wait for it."""
+        while True:
+            await self._search.wait()
+            self._search.clear()
+            closed, self._unsearched = self._unsearched, []
+            try:
+                await self._search_for(closed)
+            except PortError as error:
+                self.troubled(f"the jobs of {len(closed)} dead pilot(s) could not be searched for: {error}")
+                self._unsearched += closed
+                await asyncio.sleep(self.every)
+                self._search.set()
+
+    async def _search_for(self, closed: list[Channel]) -> None:
+        held = await self.release.held_by(sorted({one.pilot for one in closed}))
+        dead = await self._dead(closed)
         await self._release(held, dead)
         self.deaths += len(dead)
         for pilot in dead:

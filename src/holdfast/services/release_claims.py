@@ -36,7 +36,7 @@ class ReleaseClaims:
 
     async def held_by(self, pilots: Sequence[str]) -> list[Stored]:
         """The running jobs that these pilots hold, as far as the store shows it by now."""
-        await self.store.refresh()
+        await self.store.refresh(only_jobs=True)
         query = JobQuery(states=frozenset({State.RUNNING}), anyof={"pilot": list(pilots)})
         held: list[Stored] = []
         cursor: str | None = None

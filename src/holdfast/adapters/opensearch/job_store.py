@@ -148,8 +148,8 @@ class OpenSearchJobStore:
         answer = await self.cluster.search("records", body)
         return [_record(hit["_source"]) for hit in answer["hits"]["hits"]]
 
-    async def refresh(self) -> None:
-        await self.cluster.refresh()
+    async def refresh(self, *, only_jobs: bool = False) -> None:
+        await self.cluster.refresh(*(("jobs",) if only_jobs else ()))
 
 
 def _to_bytes(document: JobDocument) -> bytes:

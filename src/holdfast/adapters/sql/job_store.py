@@ -128,7 +128,7 @@ class SqlJobStore:
         wanted = wanted.order_by(records.c.at.desc() if newest_first else records.c.at, records.c.id)
         return [_record(found) for found in await self.database.rows(wanted)]
 
-    async def refresh(self) -> None:
+    async def refresh(self, *, only_jobs: bool = False) -> None:
         """Nothing to do: what is acknowledged can be seen."""
 
     def _jobs_by_id(self, ids: Sequence[str]) -> Executable:
