@@ -30,6 +30,11 @@ async def read(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
     return document
 
 
+async def standing(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
+    """How a job stands, whatever the version: a write that only proves what was read changes nothing else."""
+    return await read(client, job) | {"version": None}
+
+
 async def story(client: httpx.AsyncClient, job: str) -> list[dict[str, Any]]:
     answer = await client.get(f"/v1/jobs/{job}/story")
     assert answer.status_code == 200, answer.text

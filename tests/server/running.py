@@ -6,12 +6,14 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import httpx
 import uvicorn
+from tests.server.http_client import http_client
 from tests.server.routes import as_described
 
 from holdfast.apps.server.app import HttpServer, make_app, server_config
@@ -53,12 +55,13 @@ class RunningServer:
     _task: asyncio.Task[None]
     _clients: list[httpx.AsyncClient] = field(default_factory=list)
 
+    @cached_property
+    def hooks(self) -> dict[str, list[Any]]:
+        return as_described(self.app)
+
     def client(self, token: str | None = None) -> httpx.AsyncClient:
         """A client with that token, closed when the server stops."""
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        client = httpx.AsyncClient(
-            base_url=self.url, headers=headers, timeout=60, trust_env=False, event_hooks=as_described(self.app)
-        )
+        client = http_client(self.url, token, event_hooks=self.hooks)
         self._clients.append(client)
         return client
 
@@ -99,6 +102,9 @@ class Domain:
             listener.bind(("127.0.0.1", 0))
             settings = self.settings(port=listener.getsockname()[1], **changes)
             services = ServerParts(make_parts(settings))
+            # Tests have few pilots, often at one of the servers only: they need not leave the others' jobs to them for long.
+            eager = replace(services.claims.settings, foreign_after=0.3, foreign_age=0.5, hand_over=1.0)
+            services.claims.settings = services.claims.windows.settings = eager
             app = make_app(services)
             server = _QuietServer(server_config(app, settings))
             task = asyncio.create_task(server.serve(sockets=[listener]))

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 from tests.server.event_reader import EventReader, read_events
-from tests.server.routes import as_described
+from tests.server.http_client import http_client
 from tests.server.running import RunningServer
 
 PLENTY = {"cpus": 64, "memory": 1 << 40, "disk": 1 << 40, "gpus": 8}
@@ -32,19 +32,13 @@ class ScriptedPilot:
         assert answer.status_code == 201, answer.text
         return cls(answer.json()["pilot"], answer.json()["token"], server)
 
-    def client(self, server: RunningServer | None = None) -> httpx.AsyncClient:
-        return (server or self.home).client(self.token)
-
     async def post(self, what: str, body: dict[str, Any], server: RunningServer | None = None) -> httpx.Response:
         async with self._own_client(server) as client:
             return await client.post(f"/v1/pilots/{self.name}/{what}", json=body)
 
     def _own_client(self, server: RunningServer | None) -> httpx.AsyncClient:
         asked = server or self.home
-        headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.AsyncClient(
-            base_url=asked.url, headers=headers, timeout=60, trust_env=False, event_hooks=as_described(asked.app)
-        )
+        return http_client(asked.url, self.token, event_hooks=asked.hooks)
 
     async def claim(
         self, *, most: int = 1, wait: float = 10, server: RunningServer | None = None, **body: Any

@@ -8,11 +8,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import httpx
 import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests import servers
+from tests.server.http_client import http_client
 
 KINDS = (
     pytest.param("sqlite"),
@@ -22,6 +22,12 @@ KINDS = (
 """Every store that a walk is taken on; the two that need a server are marked."""
 far = pytest.mark.parametrize("store_kind", KINDS[1:], indirect=True, scope="session")
 """For a test on the stores that are reached over a network."""
+
+
+def only(kind: str) -> pytest.MarkDecorator:
+    """For a test that is too dear to be run on every store."""
+    params = [param for param in KINDS if param.values == (kind,)]
+    return pytest.mark.parametrize("store_kind", params, indirect=True, scope="session")
 
 
 @asynccontextmanager
@@ -57,7 +63,7 @@ async def _database(name: str) -> AsyncIterator[str]:
 
 
 async def _remove_indexes(host: str, prefix: str) -> None:
-    async with httpx.AsyncClient(base_url=host, timeout=60) as client:
+    async with http_client(host) as client:
         found = await client.get(f"/_cat/indices/{prefix}-*", params={"format": "json", "h": "index"})
         for one in found.json():
             (await client.delete(f"/{one['index']}")).raise_for_status()

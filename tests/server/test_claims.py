@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 from tests.server.asks import problem, read, story, submit, submit_one
+from tests.server.http_client import http_client
 from tests.server.line import line_to_store
 from tests.server.running import Domain, RunningServer, until
 from tests.server.scripted_pilot import PLENTY, ScriptedPilot
@@ -163,7 +164,8 @@ async def test_an_urgent_job_overtakes_a_long_queue(own_domain: Domain, tenant: 
     """The servers have read far ahead into the queue; a job that comes later and is more urgent is not left behind."""
     async with own_domain.server() as first, own_domain.server() as second:
         for server in (first, second):
-            server.services.claims.settings = replace(server.services.claims.settings, look_again=2.0)
+            windows = server.services.claims.windows
+            windows.settings = replace(windows.settings, look_again=2.0)
         ada = first.person("submitter", tenant=tenant)
         await submit(ada, *[{}] * 3000)
         await first.refresh()
@@ -229,7 +231,7 @@ async def test_claims_go_back_when_the_asking_client_is_gone(server: RunningServ
     pilot = await ScriptedPilot.register(server, tenant)
     body = {"max": 1, "wait": 20, "resources": PLENTY}
     before = server.services.claims.waiting
-    async with httpx.AsyncClient(base_url=server.url, headers={"Authorization": f"Bearer {pilot.token}"}) as client:
+    async with http_client(server.url, pilot.token) as client:
         asking = asyncio.create_task(client.post(f"/v1/pilots/{pilot.name}/claims", json=body, timeout=60))
         await _asked(server, before + 1)
         asking.cancel()
@@ -253,10 +255,9 @@ async def test_clients_that_vanish_at_any_moment_leave_no_job_behind(server: Run
     jobs = await submit(ada, *[{}] * 40)
     await server.refresh()
     vanishing = await ScriptedPilot.register(server, tenant)
-    headers = {"Authorization": f"Bearer {vanishing.token}"}
     known: list[dict[str, Any]] = []
     for place in range(20):
-        async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+        async with http_client(server.url, vanishing.token) as client:
             body = {"max": 2, "wait": 5, "resources": PLENTY}
             asking = asyncio.create_task(client.post(f"/v1/pilots/{vanishing.name}/claims", json=body))
             await asyncio.sleep(place * 0.002)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.server.asks import problem, read, steer, submit_one
+from tests.server.asks import problem, read, standing, steer, submit_one
 from tests.server.event_reader import read_events
 from tests.server.running import RunningServer
 from tests.server.scripted_pilot import ScriptedPilot, end_of
@@ -116,14 +116,14 @@ async def test_the_end_of_another_pilots_claim_changes_nothing(server: RunningSe
     holder = await ScriptedPilot.register(server, tenant)
     other = await ScriptedPilot.register(server, tenant)
     claim = await holder.claim_one()
-    before = await read(ada, job)
+    before = await standing(ada, job)
     assert await other.end(claim, log_tail="not mine") == ["unknown"]
     forged = dict(claim, claim="f" * 32)
     assert await holder.end(forged) == ["superseded"]
     assert await holder.end(dict(claim, attempt=2)) == ["superseded"]
     assert await holder.end(dict(claim, generation=1)) == ["superseded"]
     # A refusal is proven by writing the document once more as it is, which gives it another version.
-    assert await read(ada, job) | {"version": ""} == before | {"version": ""}
+    assert await standing(ada, job) | {"version": ""} == before | {"version": ""}
     assert await holder.end(claim, log_tail="mine") == ["committed"]
     await server.refresh()
     assert (await ada.get(f"/v1/jobs/{job}/log")).text == "mine"

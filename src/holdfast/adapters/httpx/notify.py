@@ -6,7 +6,9 @@ import asyncio
 import ipaddress
 import re
 import socket
+import ssl
 from collections.abc import Mapping
+from functools import cache
 from urllib.parse import urlsplit
 
 import httpx
@@ -60,7 +62,10 @@ class HttpxNotify:
         target = parts._replace(netloc=f"{shown}:{port}").geturl()
         headers = {"Host": parts.netloc, "Content-Type": "application/json", "Holdfast-Delivery": delivery}
         try:
-            async with asyncio.timeout(SECONDS), httpx.AsyncClient(follow_redirects=False, trust_env=False) as client:
+            async with (
+                asyncio.timeout(SECONDS),
+                httpx.AsyncClient(follow_redirects=False, trust_env=False, verify=_certificates()) as client,
+            ):
                 request = client.build_request(
                     "POST", target, content=orjson.dumps(body), headers=headers, extensions={"sni_hostname": host}
                 )
@@ -93,6 +98,12 @@ class HttpxNotify:
             if not private and not ipaddress.ip_address(address).is_global:
                 raise Permanent(f"host {host} resolves to {address}, which is not a public address")
         return addresses[0]
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Whom to trust; read once, since that takes longer than a call."""
+    return httpx.create_ssl_context()
 
 
 def _matches(host: str, pattern: str) -> bool:
