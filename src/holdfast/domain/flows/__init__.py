@@ -1,0 +1,1 @@
+"""Flows: the graph of tasks, and how a case moves along it."""

@@ -1,0 +1,188 @@
+"""How a case moves: ``advance(run, event) -> (run, commands)``.
+
+Pure and total. The same event twice, an event about a round that is over, an event about nothing the case knows: the state stays as it is.
+There is no clock; the time is in the event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from holdfast.domain.flows.commands import Command, StartTimer
+from holdfast.domain.flows.draft import Draft
+from holdfast.domain.flows.elements import every, to_text
+from holdfast.domain.flows.events import (
+    CaseEnded,
+    Event,
+    FilesAppeared,
+    FilesListed,
+    JobsAccepted,
+    JobsEnded,
+    ShardEnded,
+    TimerFired,
+    Verb,
+    WorkletBound,
+    WorkRefused,
+)
+from holdfast.domain.flows.fan import Fan, Tally, end_shard
+from holdfast.domain.flows.flow import Late
+from holdfast.domain.flows.flow_plan import FlowPlan
+from holdfast.domain.flows.flow_run import Ending, FlowRun, ItemState, Phase, Verdict
+from holdfast.domain.flows.rounds import grow, is_watch, listing_names
+from holdfast.domain.flows.settle import CASE_TIMER, fail_item, give_verdict, settle, stop
+from holdfast.domain.flows.shard_run import MAX_REASON, BatchAccepted, BatchEnded, ShardGrew, advance_shard
+from holdfast.domain.flows.verbs import obey
+
+
+def start_run(
+    plan: FlowPlan, *, case: str, at: int, params: Mapping[str, object] | None = None
+) -> tuple[FlowRun, tuple[Command, ...]]:
+    """A new case of a flow, and its first commands. The flow has passed its check."""
+    given = dict(plan.flow.params) | dict(params or {})
+    draft = Draft(FlowRun(plan=plan, case=case, params=given, started=at), at)
+    draft.open_block("", plan.flow.tasks)
+    if plan.flow.deadline is not None:
+        draft.say(StartTimer(CASE_TIMER, at + 1000 * plan.flow.deadline.seconds))
+    settle(draft)
+    return draft.frozen()
+
+
+def advance(run: FlowRun, event: Event) -> tuple[FlowRun, tuple[Command, ...]]:
+    """Take an event in."""
+    draft = Draft(run, event.at)
+    if run.phase is Phase.FINISHED and not isinstance(event, Verb):
+        return run, ()
+    _take(draft, event)
+    settle(draft)
+    return draft.frozen()
+
+
+def _take(draft: Draft, event: Event) -> None:
+    match event:
+        case JobsEnded():
+            _jobs_ended(draft, event)
+        case JobsAccepted(work=work):
+            fan = draft.fan_of(work)
+            if fan is not None and fan.own is not None:
+                own, _ = advance_shard(fan.own, BatchAccepted(0, fan.own.submitted))
+                draft.set_fan(work, replace(fan, own=own))
+        case ShardEnded():
+            _shard_ended(draft, event)
+        case CaseEnded():
+            _case_ended(draft, event)
+        case FilesListed():
+            item = draft.find(event.work)
+            if item is not None and item.state is ItemState.LISTING and event.dimension not in item.listings:
+                draft.put(item, listings={**item.listings, event.dimension: (event.listing, max(0, event.count))})
+        case FilesAppeared():
+            _files_appeared(draft, event)
+        case WorkletBound():
+            _worklet_bound(draft, event)
+        case WorkRefused():
+            _refused(draft, event)
+        case TimerFired(timer=timer):
+            _timer_fired(draft, timer)
+        case Verb():
+            obey(draft, event)
+
+
+def _jobs_ended(draft: Draft, event: JobsEnded) -> None:
+    fan = draft.fan_of(event.work)
+    if fan is None or fan.own is None:
+        return
+    own, _ = advance_shard(fan.own, BatchEnded(event.well, event.bad, event.skipped, event.reason))
+    if own == fan.own:
+        return
+    draft.set_fan(event.work, replace(fan, own=own))
+    item = draft.find(event.work)
+    if item is not None and not draft.task(item).scatter:
+        draft.put(item, exit_code=event.exit_code, result=event.result)
+
+
+def _shard_ended(draft: Draft, event: ShardEnded) -> None:
+    fan = draft.fan_of(event.work)
+    if fan is None or not 0 <= event.shard < len(fan.shards) or fan.shards[event.shard].ended:
+        return
+    known = fan.shards[event.shard]
+    done = ""
+    if 0 < event.well < known.size:
+        # Which ones ended well is needed to undo them. Not told, all are taken to have.
+        done = to_text(every(known.size) if event.done is None else event.done)
+    ended = Tally(known.first, known.size, ended=True, well=event.well, bad=event.bad, skipped=event.skipped, done=done)
+    draft.set_fan(event.work, end_shard(fan, event.shard, ended, reason=event.reason[:MAX_REASON]))
+
+
+def _case_ended(draft: Draft, event: CaseEnded) -> None:
+    item = draft.find(event.work)
+    if item is None or item.fan is None or item.fan.own is None or event.index < 0:
+        return
+    ended = 1 << event.index if event.index < item.fan.own.count else 0
+    own, _ = advance_shard(
+        item.fan.own, BatchEnded(well=ended if event.well else 0, bad=0 if event.well else ended, reason=event.reason)
+    )
+    if own == item.fan.own:
+        return
+    outputs = item.outputs if item.sizes else event.outputs
+    draft.put(item, fan=replace(item.fan, own=own), outputs=outputs)
+
+
+def _files_appeared(draft: Draft, event: FilesAppeared) -> None:
+    item = draft.find(event.work)
+    if item is None or not is_watch(draft.task(item)) or event.dimension not in listing_names(draft.task(item)):
+        return
+    if item.state is ItemState.LISTING:
+        item = draft.put(item, listings={event.dimension: (event.listing, 0)})
+        settle(draft)
+        item = draft.items[item.id]
+    if item.state is ItemState.RUNNING:
+        grow(draft, item, count=event.count, ended=event.ended)
+
+
+def _worklet_bound(draft: Draft, event: WorkletBound) -> None:
+    item = draft.find(event.work)
+    if item is None or item.state is not ItemState.BINDING:
+        return
+    if event.flow:
+        draft.put(item, bound=event.flow, bound_params=event.params)
+    else:
+        fail_item(draft, item, "no flow is bound to its place")
+
+
+def _refused(draft: Draft, event: WorkRefused) -> None:
+    item = draft.find(event.work)
+    if item is not None and item.state in (ItemState.LISTING, ItemState.BINDING):
+        fail_item(draft, item, event.reason)
+        return
+    fan = draft.fan_of(event.work)
+    if fan is None:
+        return
+    own = fan.own
+    if own is not None:
+        own, _ = advance_shard(own, ShardGrew(own.count, open=False))
+        own, _ = advance_shard(own, BatchEnded(bad=every(own.count), reason=event.reason))
+        own = replace(own, wait=True)  # nothing was accepted that could be forgotten
+    shards = tuple(
+        shard if shard.ended else Tally(shard.first, shard.size, ended=True, bad=shard.size) for shard in fan.shards
+    )
+    draft.set_fan(event.work, Fan(own, shards, reason=event.reason[:MAX_REASON]))
+
+
+def _timer_fired(draft: Draft, timer: str) -> None:
+    if timer == CASE_TIMER:
+        deadline = draft.plan.flow.deadline
+        if deadline is None or draft.run.phase is not Phase.RUNNING:
+            return
+        draft.report("case-late")
+        if deadline.then is Late.FAIL:
+            stop(draft, Ending.FAIL, f"it was not done within {deadline.seconds} s", cancel=True)
+        return
+    item = draft.find(timer)
+    if item is None or not item.timer:
+        return
+    item = draft.put(item, timer=False)
+    draft.report("item-late", item)
+    late = draft.task(item).deadline
+    if late is not None and late.then is Late.FAIL and item.verdict is None:
+        item = draft.put(item, reason=f"it was not done within {late.seconds} s")
+        give_verdict(draft, item, Verdict.FAILED)

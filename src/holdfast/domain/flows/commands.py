@@ -1,0 +1,229 @@
+"""What a case asks the outside to do. Every command may be repeated without harm: it names what it wants, not a change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """How a case ended."""
+
+    COMPLETED = "completed"
+    FORCED_COMPLETE = "forced_complete"
+    FAILED = "failed"
+    """Every compensation has been run."""
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOrder:
+    """What the jobs of one round of an item have in common; with a flow it is all that is needed to make them."""
+
+    work: str
+    """Names the round: ``align@2`` is the second of item ``align``, ``align@2!1.1`` the first try to undo it.
+    A job's id is made of case, work and index, so that a repeated submission finds the jobs of the first."""
+    item: str
+    task: str
+    undo: bool = False
+    """The jobs are the task's compensation."""
+    sizes: tuple[int, ...] = ()
+    """How many values each dimension of the scatter has; empty: one job without an element."""
+    listings: Mapping[str, str] = field(default_factory=dict)
+    """The stored listing of each dimension that is one."""
+    scope: Mapping[str, object] = field(default_factory=dict)
+    """The value of every reference in the task that is not to its own elements."""
+    changes: Mapping[str, object] = field(default_factory=dict)
+    """Fields of the task that a person or a rule replaced for this round."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitJobs:
+    """Create the jobs first … first + count - 1 of a round, but for those in ``skip`` (a bitmap from ``first``)."""
+
+    order: WorkOrder
+    first: int
+    count: int
+    skip: int = 0
+    holders: tuple[str, ...] = ()
+    wait: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StartShard:
+    """Start a shard that looks after so many jobs of a round."""
+
+    order: WorkOrder
+    shard: int
+    first: int
+    count: int
+    skip: int = 0
+    holders: tuple[str, ...] = ()
+    wait: bool = True
+    open: bool = False
+    """More elements may come, by `GrowShard`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrowShard:
+    """A shard has so many elements by now; if not ``open``, no more will come."""
+
+    work: str
+    shard: int
+    count: int
+    open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StartCase:
+    """Start a sub-flow as a case of its own, for one element of a round."""
+
+    order: WorkOrder
+    index: int
+    flow: str
+    """The flow's version."""
+    params: Mapping[str, object] = field(default_factory=dict)
+    holders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BindWorklet:
+    """Ask which flow is to be run at a place; answered by `WorkletBound`."""
+
+    work: str
+    item: str
+    place: str
+    params: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ListFiles:
+    """Store a listing and say how long it is; answered by `FilesListed`. ``lines``: those of the file at ``pattern``."""
+
+    work: str
+    item: str
+    dimension: str
+    pattern: str
+    lines: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFiles:
+    """Keep a growing listing; answered by `FilesAppeared`, again and again. A listing only grows and is never put in another order."""
+
+    work: str
+    item: str
+    dimension: str
+    pattern: str
+    until_file: str = ""
+    until_count: int | None = None
+    until_quiet: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopWatch:
+    """Nobody wants to know of more files."""
+
+    work: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimer:
+    timer: str
+    at: int
+    """Milliseconds since 1970, as every time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    timer: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelWork:
+    """Cancel the jobs or cases of a round: what has not ended ends badly, and is reported as every end is."""
+
+    work: str
+    count: int
+    """Elements that the case itself looks after: jobs, or cases when the task is a sub-flow."""
+    shards: int
+    """Shards to be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldWork:
+    """Put a holder on the jobs or cases of a round that have not ended, and on those that its shards still submit."""
+
+    work: str
+    holder: str
+    count: int
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueWork:
+    """Take this one holder away again."""
+
+    work: str
+    holder: str
+    count: int
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignalAncestors:
+    """Hand a verb on to the case that started this one, with the verb's id; it hands it on in turn."""
+
+    verb: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tell the exception service and the story what happened; ``id`` is the same in every repeat."""
+
+    id: str
+    kind: str
+    item: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerVerb:
+    """Tell whoever sent a verb what became of it."""
+
+    verb: str
+    accepted: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishCase:
+    """The case has ended. Its last command."""
+
+    outcome: Outcome
+    outputs: Mapping[str, object] = field(default_factory=dict)
+    reason: str = ""
+    left: int = 0
+    """Compensations that were not run: of a case that completed, or was removed on purpose."""
+
+
+Command = (
+    SubmitJobs
+    | StartShard
+    | GrowShard
+    | StartCase
+    | BindWorklet
+    | ListFiles
+    | WatchFiles
+    | StopWatch
+    | StartTimer
+    | CancelTimer
+    | CancelWork
+    | HoldWork
+    | ContinueWork
+    | SignalAncestors
+    | Report
+    | AnswerVerb
+    | FinishCase
+)

@@ -1,0 +1,39 @@
+"""Sets of the elements of a scatter, as bitmaps: element i is bit i.
+
+A bitmap is an ``int`` in memory and a text of hexadecimal digits in JSON, so that 5,000 elements take at most 1,250 characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+
+def elements(indexes: Iterable[int]) -> int:
+    """The set of these elements."""
+    found = 0
+    for index in indexes:
+        found |= 1 << index
+    return found
+
+
+def indexes(bits: int) -> Iterator[int]:
+    """The elements of a set, in order."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def every(count: int) -> int:
+    """The set of the elements 0 to count - 1."""
+    return (1 << count) - 1
+
+
+def to_text(bits: int) -> str:
+    """The set as JSON carries it."""
+    return format(bits, "x")
+
+
+def from_text(text: str) -> int:
+    """The set as it was."""
+    return int(text, 16)

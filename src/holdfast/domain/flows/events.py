@@ -1,0 +1,169 @@
+"""What happens to a case. An event that is repeated, comes late, or is about nothing the case knows changes nothing.
+
+All but the verbs are idempotent by nature: they state a fact about a round (ended elements, the length of a listing), and the same
+fact twice is one fact. A verb has an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class JobsAccepted:
+    """The store has acknowledged every job of a round that the case itself submitted; for fire and forget."""
+
+    at: int
+    work: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobsEnded:
+    """Jobs of a round that the case itself looks after have ended: sets of their indexes. Earlier ends may be repeated in it."""
+
+    at: int
+    work: str
+    well: int = 0
+    bad: int = 0
+    skipped: int = 0
+    """Jobs that need not be done; they count neither as done nor as failed. A cancelled job ended badly."""
+    exit_code: int | None = None
+    """Of the only job of a round."""
+    result: object = None
+    """Of the only job of a round: what was in its result file."""
+    reason: str = ""
+    """Why one of them ended badly."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEnded:
+    """A shard's last word: how many of its jobs ended how, and which ended well if not all did."""
+
+    at: int
+    work: str
+    shard: int
+    well: int
+    bad: int
+    skipped: int = 0
+    done: int | None = None
+    """The set of the jobs that ended well, from the shard's first; ``None``: all of them."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseEnded:
+    """A sub-flow's case has ended."""
+
+    at: int
+    work: str
+    index: int
+    well: bool
+    outputs: Mapping[str, object] = field(default_factory=dict)
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesListed:
+    """A listing is stored under a name and has so many members."""
+
+    at: int
+    work: str
+    dimension: str
+    listing: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilesAppeared:
+    """A watched listing has so many members by now; ``ended``: no more will come."""
+
+    at: int
+    work: str
+    dimension: str
+    listing: str
+    count: int
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkletBound:
+    """What is to be run at a place; an empty ``flow``: nobody answers for it."""
+
+    at: int
+    work: str
+    flow: str
+    params: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRefused:
+    """A round cannot be begun, now or ever: a bad address, a flow that does not exist."""
+
+    at: int
+    work: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    at: int
+    timer: str
+
+
+class VerbKind(StrEnum):
+    """What people and rules may do to an item or a case."""
+
+    REDO = "redo"
+    """Run the item again, and every task after it that had begun."""
+    SKIP = "skip"
+    """End the item; the tasks after it go on as if it had nothing to do."""
+    REPLACE = "replace"
+    """Redo with changes: other fields of its job, or another flow in its place."""
+    RESTART = "restart"
+    """Begin the case (or, for an item, that item) from its start; what was done before can still be compensated."""
+    SUSPEND = "suspend"
+    CONTINUE = "continue"
+    """Take the own holder away; others may still hold."""
+    FORCE_COMPLETE = "force-complete"
+    FORCE_FAIL = "force-fail"
+    """Item: it has failed, and the tasks after it go on (P1). Case: it fails and is compensated."""
+    REMOVE = "remove"
+    """Item: it is cancelled, and so is everything after it. Case: everything stops and nothing is compensated."""
+    RAISE = "raise"
+    """Report an exception; nothing else changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """An order by a person or a rule. Its id and time are given by who sends it, and are the same in every repeat."""
+
+    at: int
+    id: str
+    kind: VerbKind
+    item: str = ""
+    """Empty: the case. ``!3``: the compensation number 3."""
+    by: str = ""
+    holder: str = ""
+    """Of suspend and continue; ``by`` if it is left out."""
+    reason: str = ""
+    changes: Mapping[str, object] = field(default_factory=dict)
+    round: int | None = None
+    """The verb applies only while the item is in this round."""
+    ancestors: bool = False
+    """Also to the case that started this one, and on upwards."""
+
+
+Event = (
+    JobsAccepted
+    | JobsEnded
+    | ShardEnded
+    | CaseEnded
+    | FilesListed
+    | FilesAppeared
+    | WorkletBound
+    | WorkRefused
+    | TimerFired
+    | Verb
+)
