@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from holdfast.domain.flows.expression import BadExpression, Path, parse_condition, references, template_references
 from holdfast.domain.flows.flow import Flow, Task, all_tasks, bodies
@@ -185,7 +186,11 @@ def plan_flow(flow: Flow, *, version: str = "", versions: Mapping[str, str] | No
     for task in all_tasks(flow.tasks):
         inside, branch = places[task.name]
         elements = frozenset({dimension.name for dimension in task.scatter} | ({"index"} if task.scatter else set()))
-        undo = () if task.compensation is None else _unique(_paths(job_texts(task.compensation.job)), elements)
+        undo: tuple[Path, ...] = ()
+        if task.compensation is not None:
+            # Also what it was scattered over: the elements are worked out again when they are undone.
+            sources = (text for dimension in task.scatter for text in source_texts(dimension.source))
+            undo = _unique(_paths(chain(job_texts(task.compensation.job), sources)), elements)
         tasks[task.name] = TaskPlan(
             task=task,
             inside=inside,

@@ -117,7 +117,7 @@ def _task_as_plain(task: Task) -> Plain:
         out["tolerate"] = task.tolerate
     out |= _pattern_as_plain(task.pattern)
     if task.compensation is not None:
-        out["compensate"] = _job_as_plain(task.compensation.job)
+        out["compensate"] = job_as_plain(task.compensation.job)
         if task.compensation.tries != Compensation.__dataclass_fields__["tries"].default:
             out["compensate"]["tries"] = task.compensation.tries
     if task.deadline is not None:
@@ -138,7 +138,7 @@ def _task_from_plain(name: str, data: Mapping[str, Any]) -> Task:
         tolerate=data.get("tolerate", 0),
         compensation=None
         if compensate is None
-        else Compensation(_job_from_plain(compensate), compensate.get("tries", 3)),
+        else Compensation(job_from_plain(compensate), compensate.get("tries", 3)),
         deadline=_deadline_from_plain(data.get("deadline")),
         when_failed=WhenFailed(data.get("when_failed", WhenFailed.FAIL)),
     )
@@ -197,7 +197,7 @@ def _pattern_as_plain(pattern: Pattern) -> Plain:
     out: Plain
     match pattern:
         case JobPattern():
-            return _job_as_plain(pattern)
+            return job_as_plain(pattern)
         case SubflowPattern(flow, params):
             return {"flow": flow} | ({"params": _sorted(params)} if params else {})
         case WorkletPattern(place, params):
@@ -227,7 +227,7 @@ def _pattern_as_plain(pattern: Pattern) -> Plain:
 
 def _pattern_from_plain(data: Mapping[str, Any]) -> Pattern:
     if "command" in data:
-        return _job_from_plain(data)
+        return job_from_plain(data)
     if "flow" in data:
         return SubflowPattern(data["flow"], data.get("params", {}))
     if "worklet" in data:
@@ -257,7 +257,7 @@ def _pattern_from_plain(data: Mapping[str, Any]) -> Pattern:
     )
 
 
-def _job_as_plain(job: JobPattern) -> Plain:
+def job_as_plain(job: JobPattern) -> Plain:
     out: Plain = {"command": list(job.command)}
     for name in ("environment", "inputs", "outputs", "labels"):
         if getattr(job, name):
@@ -294,7 +294,7 @@ def resources_as_plain(resources: Resources) -> Plain:
     }
 
 
-def _job_from_plain(data: Mapping[str, Any]) -> JobPattern:
+def job_from_plain(data: Mapping[str, Any]) -> JobPattern:
     return JobPattern(
         command=tuple(data["command"]),
         environment=data.get("environment", {}),
