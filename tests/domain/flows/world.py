@@ -94,7 +94,10 @@ class World:
         files: int = 3,
         results: Callable[[str], object] | None = None,
         repeats: bool = True,
+        undo_failures: Mapping[str, int] | None = None,
     ) -> None:
+        self.undo_failures = undo_failures or {}
+        """How many tries of a task's compensation fail."""
         self.random = Random(seed)
         self.fate = fate
         self.files = files
@@ -262,7 +265,7 @@ class World:
         well: list[int] = []
         bad: list[int] = []
         for index in ended:
-            ok = not batch.cancelled and self.fate(batch.task, index, batch.undo)
+            ok = not batch.cancelled and self.ends_well(batch, index)
             batch.ends[index] = ok
             (well if ok else bad).append(index)
         batch.left -= set(ended)
@@ -285,6 +288,11 @@ class World:
                 elements(index - run.first for index in well), elements(index - run.first for index in bad)
             )
             self._advance_shard(batch.work, batch.shard, ends)
+
+    def ends_well(self, batch: Batch, index: int) -> bool:
+        if batch.undo and int(batch.work.rpartition(".")[2]) <= self.undo_failures.get(batch.task, 0):
+            return False
+        return self.fate(batch.task, index, batch.undo)
 
     def find_files(self, watch: WatchFiles) -> None:
         count = self.seen_files[watch.work]

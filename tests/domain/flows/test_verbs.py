@@ -1,0 +1,317 @@
+"""What people and rules may do to a case, and that nothing they do leaves it stuck."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.domain.flows.generated import PARAMS, fates, flows
+from tests.domain.flows.world import World
+
+from holdfast.domain.flows.commands import CancelWork, ContinueWork, HoldWork, Outcome, SignalAncestors, SubmitJobs
+from holdfast.domain.flows.events import Verb, VerbKind
+from holdfast.domain.flows.flow import Compensation, Flow, Task, WhenFailed
+from holdfast.domain.flows.flow_pattern import Dimension, JobPattern, LoopPattern, RangeOf
+from holdfast.domain.flows.flow_run import MAX_VERBS, ItemState, Phase
+from holdfast.domain.flows.waiting import For, waits_for
+
+ECHO = JobPattern(("echo",))
+UNDO = Compensation(JobPattern(("undo",)), tries=2)
+CHAIN = Flow("f", (Task("a", ECHO, compensation=UNDO), Task("b", ECHO, after=("a",)), Task("c", ECHO, after=("b",))))
+
+
+class Person:
+    """Sends verbs to a case."""
+
+    def __init__(self, world: World, name: str = "ann") -> None:
+        self.world = world
+        self.name = name
+        self.sent = 0
+
+    def __call__(self, kind: VerbKind, item: str = "", **more: object) -> bool:
+        self.sent += 1
+        self.world.now += 1
+        verb = Verb(self.world.now, f"{self.name}-{self.sent}", kind, item, by=self.name, **more)  # type: ignore[arg-type]
+        self.world.send(verb)
+        return self.world.answers[verb.id].accepted
+
+
+def end(world: World, work: str) -> None:
+    world.end_some(world.batches[work, None])
+
+
+def states(world: World) -> dict[str, str]:
+    return {item.id: item.state.value for item in world.run.items.values()}
+
+
+def test_a_suspended_item_may_finish_and_its_end_is_held() -> None:
+    world = World(CHAIN, repeats=False)
+    ann = Person(world)
+    assert ann(VerbKind.SUSPEND, "a")
+    assert HoldWork("a@1", "a/ann", 1, 0) in world.commands
+    end(world, "a@1")
+    assert states(world)["a"] == "running"
+    assert [wait.what for wait in waits_for(world.run)] == [For.HOLDER]
+    assert ann(VerbKind.CONTINUE, "a")
+    assert states(world) == {"a": "completed", "b": "running", "c": "waiting"}
+
+
+def test_continue_takes_away_the_own_holder_only() -> None:
+    world = World(CHAIN, repeats=False)
+    ann, bob = Person(world, "ann"), Person(world, "bob")
+    assert ann(VerbKind.SUSPEND)
+    assert bob(VerbKind.SUSPEND, "a")
+    assert not bob(VerbKind.CONTINUE)
+    assert ann(VerbKind.CONTINUE)
+    assert ContinueWork("a@1", "case/ann", 1, 0) in world.commands
+    assert world.batches["a@1", None].holders == {"a/bob"}
+    end(world, "a@1")
+    assert states(world)["b"] == "waiting"
+    assert bob(VerbKind.CONTINUE, "a")
+    assert world.run_out().run.outcome is Outcome.COMPLETED
+
+
+def test_a_suspended_case_begins_nothing_and_does_not_finish() -> None:
+    world = World(CHAIN, repeats=False)
+    ann = Person(world)
+    ann(VerbKind.SUSPEND)
+    end(world, "a@1")
+    assert states(world) == {"a": "running", "b": "waiting", "c": "waiting"}
+    ann(VerbKind.CONTINUE)
+    assert world.run_out().run.outcome is Outcome.COMPLETED
+
+
+def test_redo_runs_an_item_and_all_that_came_after_it_again() -> None:
+    world = World(CHAIN, repeats=False)
+    end(world, "a@1")
+    end(world, "b@1")
+    assert Person(world)(VerbKind.REDO, "a")
+    assert CancelWork("c@1", 1, 0) in world.commands
+    world.run_out()
+    assert {item.id: item.round for item in world.run.items.values()} == {"a": 2, "b": 2, "c": 2}
+    assert [entry.work for entry in world.run.stack] == ["a@1", "a@2"]
+
+
+def test_a_skipped_item_lets_the_next_go_on() -> None:
+    world = World(CHAIN, repeats=False)
+    assert Person(world)(VerbKind.SKIP, "a")
+    assert world.run_out().run.outcome is Outcome.COMPLETED
+    assert states(world) == {"a": "skipped", "b": "completed", "c": "completed"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (VerbKind.FORCE_COMPLETE, {"a": "forced_complete", "b": "completed", "c": "completed"}),
+        (VerbKind.FORCE_FAIL, {"a": "failed", "b": "completed", "c": "completed"}),
+        (VerbKind.REMOVE, {"a": "cancelled", "b": "cancelled", "c": "cancelled"}),
+    ],
+)
+def test_an_item_is_ended_by_hand(kind: VerbKind, expected: dict[str, str]) -> None:
+    world = World(CHAIN, repeats=False)
+    assert Person(world)(kind, "a")
+    assert world.run_out().run.outcome is Outcome.COMPLETED
+    assert states(world) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome", "undone"),
+    [
+        (VerbKind.FORCE_COMPLETE, Outcome.FORCED_COMPLETE, []),
+        (VerbKind.FORCE_FAIL, Outcome.FAILED, ["a@1!1.1"]),
+        (VerbKind.REMOVE, Outcome.REMOVED, []),
+    ],
+)
+def test_a_case_is_ended_by_hand(kind: VerbKind, outcome: Outcome, undone: list[str]) -> None:
+    world = World(CHAIN, repeats=False)
+    end(world, "a@1")
+    assert Person(world)(kind)
+    assert world.run_out().run.outcome is outcome
+    assert world.undone == undone
+    assert world.finished is not None
+    assert world.finished.left == 1 - len(undone)
+
+
+def test_a_restarted_case_begins_anew_and_can_still_be_undone() -> None:
+    world = World(CHAIN, repeats=False)
+    ann = Person(world)
+    end(world, "a@1")
+    assert ann(VerbKind.RESTART)
+    world.end_some(world.batches["b@1", None])
+    assert states(world) == {"a": "running", "b": "waiting", "c": "waiting"}
+    end(world, "a@2")
+    assert ann(VerbKind.FORCE_FAIL)
+    world.run_out()
+    assert world.undone == ["a@2!2.1", "a@1!1.1"]
+
+
+def test_a_failed_item_is_mended_before_the_case_is_undone() -> None:
+    flow = Flow("f", (Task("a", ECHO), Task("b", ECHO, after=("a",)), Task("other", ECHO)))
+    world = World(flow, repeats=False, fate=lambda task, index, undo: task != "a")
+    end(world, "a@1")
+    assert world.run.phase is Phase.STOPPING
+    world.fate = lambda task, index, undo: True
+    assert Person(world)(VerbKind.REDO, "a")
+    assert world.run_out().run.outcome is Outcome.COMPLETED
+
+
+def test_an_item_that_is_held_when_it_fails_waits_for_a_word() -> None:
+    flow = Flow("f", (Task("a", ECHO, when_failed=WhenFailed.HOLD), Task("b", ECHO, after=("a",))))
+    world = World(flow, repeats=False, fate=lambda task, index, undo: task != "a").run_out()
+    assert world.run.items["a"].state is ItemState.FAULTED
+    assert [wait.what for wait in waits_for(world.run)] == [For.VERDICT]
+    assert [report.kind for report in world.reports] == ["item-faulted"]
+    assert Person(world)(VerbKind.FORCE_COMPLETE, "a")
+    assert world.run_out().run.outcome is Outcome.COMPLETED
+
+
+def test_replace_runs_another_flow_in_the_place_of_an_item() -> None:
+    world = World(CHAIN, repeats=False)
+    assert Person(world)(VerbKind.REPLACE, "b", changes={"flow": "e" * 64, "params": {"x": 1}})
+    assert world.run_out().run.outcome is Outcome.COMPLETED
+    assert world.run.items["b"].outputs == {"n": 0}
+
+
+def test_a_loop_is_redone_as_a_whole_and_inside() -> None:
+    loop = Task("loop", LoopPattern((Task("x", ECHO), Task("y", ECHO, after=("x",))), 2))
+    world = World(Flow("f", (loop,)), repeats=False)
+    ann = Person(world)
+    end(world, "loop@1/1/x@1")
+    assert ann(VerbKind.REDO, "loop@1/1/x")
+    end(world, "loop@1/1/y@1")
+    end(world, "loop@1/1/x@2")
+    assert ann(VerbKind.REDO, "loop")
+    world.run_out()
+    done = [command.order.work for command in world.commands if isinstance(command, SubmitJobs)]
+    assert done[:4] == ["loop@1/1/x@1", "loop@1/1/y@1", "loop@1/1/x@2", "loop@1/1/y@2"]
+    assert done[4:] == ["loop@2/1/x@1", "loop@2/1/y@1", "loop@2/2/x@1", "loop@2/2/y@1"]
+
+
+def test_raise_reports_and_changes_nothing_else() -> None:
+    world = World(CHAIN, repeats=False)
+    before = states(world)
+    assert Person(world)(VerbKind.RAISE, "a", changes={"type": "constraint"}, reason="too hot")
+    assert (world.reports[-1].kind, world.reports[-1].item, world.reports[-1].detail) == ("constraint", "a", "too hot")
+    assert states(world) == before
+
+
+def test_a_verb_for_ancestors_is_handed_on_with_its_id() -> None:
+    world = World(CHAIN, repeats=False)
+    assert Person(world)(VerbKind.SUSPEND, ancestors=True)
+    (signal,) = (command for command in world.commands if isinstance(command, SignalAncestors))
+    assert (signal.verb["id"], signal.verb["ancestors"], signal.verb["item"]) == ("ann-1", True, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "item", "more", "words"),
+    [
+        (VerbKind.SKIP, "nothing", {}, "no item"),
+        (VerbKind.SKIP, "", {}, "for items"),
+        (VerbKind.REDO, "b", {"round": 7}, "in round"),
+        (VerbKind.CONTINUE, "b", {}, "does not hold"),
+        (VerbKind.SKIP, "!1", {}, "not the compensation"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_the_reason(
+    kind: VerbKind, item: str, more: dict[str, object], words: str
+) -> None:
+    world = World(CHAIN, repeats=False)
+    assert not Person(world)(kind, item, **more)
+    assert words in world.answers["ann-1"].detail
+
+
+def test_a_forgotten_verb_is_not_done_twice() -> None:
+    world = World(CHAIN, repeats=False)
+    redo = Verb(5, "first", VerbKind.REDO, "a", by="ann")
+    world.send(redo)
+    end(world, "a@1")
+    for number in range(MAX_VERBS):
+        world.send(Verb(10 + number, f"v{number}", VerbKind.RAISE, "a", by="bob"))
+    assert len(world.run.verbs) == MAX_VERBS
+    before = world.run
+    world.send(redo)
+    assert world.run == before
+    assert not world.answers["first"].accepted
+
+
+def test_a_compensation_that_fails_is_tried_again_then_held_never_dropped() -> None:
+    flow = Flow("f", (Task("a", ECHO, compensation=UNDO), Task("b", ECHO, after=("a",), compensation=UNDO), Task("bad", ECHO, after=("b",))))  # fmt: skip
+    world = World(flow, fate=lambda task, index, undo: task != "bad", undo_failures={"b": 3, "a": 1}, repeats=False)
+    world.run_out()
+    assert world.run.phase is Phase.COMPENSATING
+    assert [wait.what for wait in waits_for(world.run)] == [For.COMPENSATION]
+    assert world.reports[-1].kind == "compensation-held"
+    assert [entry.item for entry in world.run.stack] == ["a", "b"]
+    ann = Person(world)
+    assert not ann(VerbKind.SKIP, "!1")
+    assert ann(VerbKind.REDO, "!2")
+    world.run_out()
+    assert world.undone == ["b@1!2.4", "a@1!1.2"]
+    assert world.run.outcome is Outcome.FAILED
+    assert world.run.settled == ()
+
+
+def test_a_compensation_is_settled_only_by_a_person_and_on_record() -> None:
+    flow = Flow("f", (Task("a", ECHO, compensation=UNDO), Task("bad", ECHO, after=("a",))))
+    world = World(flow, fate=lambda task, index, undo: task != "bad", undo_failures={"a": 99}).run_out()
+    assert Person(world)(VerbKind.SKIP, "!1", reason="done by hand")
+    assert world.run.outcome is Outcome.FAILED
+    (settled,) = world.run.settled
+    assert (settled.item, settled.verb, settled.by, settled.reason) == ("a", "skip", "ann", "done by hand")
+
+
+def test_only_the_elements_that_ended_well_are_undone() -> None:
+    scatter = (Dimension("x", RangeOf(0, 12_000)),)
+    flow = Flow("f", (Task("a", ECHO, scatter=scatter, compensation=UNDO),))
+    world = World(flow, repeats=False, fate=lambda task, index, undo: undo or index % 3 > 0).run_out()
+    undone = {index for (work, _), batch in world.batches.items() if "!" in work for index in batch.ends}
+    assert undone == {index for index in range(12_000) if index % 3}
+    assert world.run.outcome is Outcome.FAILED
+
+
+@settings(max_examples=200)
+@given(flows(), st.integers(0, 2**32), st.sampled_from([0, 10, 40]), PARAMS)
+def test_no_verb_leaves_a_case_stuck(flow: Flow, seed: int, badness: int, params: dict[str, object]) -> None:
+    undo_failures = {f"t{number}": seed % 4 for number in range(0, 20, 3)}
+    world = World(flow, seed=seed, fate=fates(seed, badness), params=params, undo_failures=undo_failures)
+    chance = Random(seed)
+    people = [Person(world, "ann"), Person(world, "bob")]
+    for _ in range(60):
+        if not world.step() and world.finished:
+            break
+        if chance.random() < 0.3:
+            top = world.run.stack[-1].number if world.run.stack else 1
+            kinds = [kind for kind in VerbKind if kind is not VerbKind.REMOVE or chance.random() < 0.1]
+            item = chance.choice(["", f"!{top}", *world.run.items, *world.run.items, *world.run.items])
+            kind = chance.choice(kinds)
+            if not item and kind in (VerbKind.FORCE_COMPLETE, VerbKind.REMOVE) and chance.random() < 0.8:
+                continue
+            changes = {"priority": 3} if kind is VerbKind.REPLACE else {}
+            chance.choice(people)(kind, item, changes=changes)
+        if world.timers and chance.random() < 0.05:
+            world.fire(chance.choice(sorted(world.timers)))
+    settle_everything(world, people[0])
+    assert world.finished is not None
+    if world.run.outcome is Outcome.FAILED:
+        undone = [int(work.rpartition("!")[2].partition(".")[0]) for work in world.undone]
+        settled = [one.number for one in world.run.settled]
+        assert sorted(undone + settled) == list(range(1, world.run.pushed + 1))
+        assert undone == sorted(undone, reverse=True)
+
+
+def settle_everything(world: World, person: Person) -> None:
+    """Let everyone go, and answer everything that waits for a person, until the case has ended."""
+    for _ in range(1000):
+        world.run_out()
+        if world.finished is not None:
+            return
+        for wait in waits_for(world.run):
+            if wait.what is For.HOLDER:
+                person(VerbKind.CONTINUE, wait.item, holder=wait.detail)
+            elif wait.what is For.VERDICT:
+                person(VerbKind.SKIP, wait.item)
+            elif wait.what is For.COMPENSATION:
+                person(VerbKind.SKIP, wait.detail)
+    raise AssertionError(f"the case waits for ever: {waits_for(world.run)}")
