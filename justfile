@@ -76,6 +76,10 @@ sim-again seed *args:
 openapi:
     uv run python scripts/openapi.py
 
+# Write the schema of flows to docs/reference/flow.schema.json.
+flow-schema:
+    uv run python scripts/flow_schema.py
+
 # List the papers' claims that no test carries.
 ledger *args:
     uv run python scripts/ledger.py {{ args }}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from holdfast.domain.flows.flow import Compensation, Deadline, Flow, OnFailure, Task, WhenFailed
+from holdfast.domain.flows.flow import Compensation, Deadline, Flow, OnFailure, Task, WhenFailed, all_tasks
 from holdfast.domain.flows.flow_pattern import (
     AtMaximum,
     Branch,
@@ -167,7 +167,7 @@ def flows(
         params={"a": 0, "b": False, "names": ["x", "y"]},
         outputs={"state": "${tasks.t1.state}"},
         on_failure=draw(on_failure),
-        flows={"sub": SUB},
+        flows={"sub": SUB} if any(isinstance(one.pattern, SubflowPattern) for one in all_tasks(tasks)) else {},
     )
 
 

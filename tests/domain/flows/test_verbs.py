@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 from tests.domain.flows.generated import PARAMS, fates, flows
 from tests.domain.flows.world import World
 
-from holdfast.domain.flows.commands import CancelWork, ContinueWork, HoldWork, Outcome, SignalAncestors, SubmitJobs
+from holdfast.domain.flows.commands import (
+    CancelWork,
+    ContinueWork,
+    HoldWork,
+    Outcome,
+    SignalAncestors,
+    StopWatch,
+    SubmitJobs,
+)
 from holdfast.domain.flows.events import Verb, VerbKind
 from holdfast.domain.flows.flow import Compensation, Flow, Task, WhenFailed
-from holdfast.domain.flows.flow_pattern import Dimension, JobPattern, LoopPattern, RangeOf
+from holdfast.domain.flows.flow_pattern import Dimension, JobPattern, LoopPattern, RangeOf, WatchOf
 from holdfast.domain.flows.flow_run import MAX_VERBS, ItemState, Phase
 from holdfast.domain.flows.waiting import For, waits_for
 
@@ -315,3 +323,23 @@ def settle_everything(world: World, person: Person) -> None:
             elif wait.what is For.COMPENSATION:
                 person(VerbKind.SKIP, wait.detail)
     raise AssertionError(f"the case waits for ever: {waits_for(world.run)}")
+
+
+def test_a_verdict_counts_also_for_what_is_suspended() -> None:
+    world = World(CHAIN, repeats=False)
+    ann = Person(world)
+    ann(VerbKind.SUSPEND, "a")
+    assert ann(VerbKind.SKIP, "a")
+    end(world, "a@1")
+    assert states(world)["a"] == "skipped"
+
+
+def test_a_watch_that_nobody_needs_is_stopped() -> None:
+    task = Task("w", ECHO, scatter=(Dimension("file", WatchOf("*.root", until_quiet=60)),))
+    world = World(Flow("f", (task,)), repeats=False, files=100)
+    while not world.run.items["w"].fan:
+        world.step()
+    assert Person(world)(VerbKind.SKIP, "w")
+    assert StopWatch("w@1") in world.commands
+    assert world.watches == {}
+    assert world.run_out().run.outcome is Outcome.COMPLETED
