@@ -194,8 +194,12 @@ async def test_the_monitoring_service_watches_alerts_counts_and_lets_people_act(
             text = (await operator.get("/metrics")).text
             families = {family.name: family for family in text_string_to_metric_families(text)}
             assert families["holdfast_claims_granted"].samples[0].value >= 2
-            states = {one["id"]: one["state"] for one in (await operator.get("/v1/pilots")).json()["pilots"]}
-            assert (states[alive.name], states[silent.name]) == ("alive", "silent")
+
+            async def known_silent() -> bool:
+                states = {one["id"]: one["state"] for one in (await operator.get("/v1/pilots")).json()["pilots"]}
+                return bool((states[alive.name], states[silent.name]) == ("alive", "silent"))
+
+            await until(known_silent, "the silent pilot to be shown as such")
             acted = await steer(
                 operator, late, "release", expected_attempt=1, expected_claim=first["claim"], reason="takes too long"
             )

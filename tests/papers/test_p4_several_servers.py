@@ -35,12 +35,14 @@ async def test_no_server_is_needed_more_than_another(own_domain: Domain, tenant:
     """Section 2.2: the service runs on several nodes; kill -9 of one in the middle of the work loses nothing.
 
     Real pilots, that know all three servers, write a line for each run; every job was begun, ended well, and has
-    exactly one attempt that counts.
+    exactly one attempt that counts. A claim whose answer died with the server is taken back by the keeper, since its pilot
+    does not name it.
     """
     lines = tmp_path / "runs"
     many = 60
-    async with processes(own_domain, tmp_path, lease=60) as house:
+    async with processes(own_domain, tmp_path, lease=12) as house:
         first, second, third = await house.servers(3)
+        house.keeper()
         client = house.client(second, "submitter", tenant=tenant)
         for place in range(2):
             order = [first, second, third] if place == 0 else [third, first, second]
@@ -61,7 +63,6 @@ async def test_no_server_is_needed_more_than_another(own_domain: Domain, tenant:
             assert shown["winner"]["attempt"] == shown["attempt"]
             claims = [line for line in await story(client, job) if line["event"] == "claim"]
             assert len(claims) == shown["attempt"] >= runs[place], "every run is recorded"
-        await client.aclose()
 
 
 @only("postgresql")
@@ -87,7 +88,6 @@ async def test_a_killed_pilots_job_runs_again_within_seconds(own_domain: Domain,
         assert (line["event"], line["words"]) == (
             "release", "server took the claim of attempt 1 away: its pilot died: the channel it held closed.",
         )  # fmt: skip
-        await client.aclose()
 
 
 @only("postgresql")
@@ -112,7 +112,6 @@ async def test_work_goes_on_within_seconds_of_a_servers_crash(own_domain: Domain
         assert time.monotonic() - since < 20, "seconds, not minutes"
         await until(lambda: state(long, "completed"), "the long job to end", patience=60)
         assert (await read(client, long))["attempt"] == 1, "it was not begun again"
-        await client.aclose()
 
 
 @far
@@ -229,7 +228,7 @@ async def _cost_of_a_job(domain: Domain, folder: Path, tenant: str, many_servers
             for client in clients:
                 await submit(client, *[{}] * 800)
             await asyncio.gather(*(work(*pilot) for pilot in pilots))
-        for client in [*clients, status, *(client for client, _ in pilots)]:
+        for client, _ in pilots:
             await client.aclose()
     assert ended == many
     return spent[0] / many

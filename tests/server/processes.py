@@ -55,6 +55,7 @@ class Processes:
     logs: Path
     settings: dict[str, Any]
     started: list[Started] = field(default_factory=list)
+    clients: list[httpx.AsyncClient] = field(default_factory=list)
 
     def _start(self, *words: str, **settings: Any) -> Started:
         known = {"store": self.domain.store, "state": self.domain.state} | self.settings | settings
@@ -99,9 +100,14 @@ class Processes:
         return self._start("pilot", *words)
 
     def client(self, server: Started, *roles: str, tenant: str) -> httpx.AsyncClient:
-        return http_client(server.url, self.domain.token(*roles, tenant=tenant))
+        """A person's connection; closed with the block."""
+        client = http_client(server.url, self.domain.token(*roles, tenant=tenant))
+        self.clients.append(client)
+        return client
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
+        for client in self.clients:
+            await client.aclose()
         for one in self.started:
             if one.process.poll() is None:
                 one.kill()
@@ -115,4 +121,4 @@ async def processes(domain: Domain, logs: Path, **settings: Any) -> AsyncIterato
     try:
         yield running
     finally:
-        running.stop()
+        await running.stop()

@@ -57,6 +57,7 @@ class ClaimJobs:
         self.windows = Windows(store, clock, self.settings, self.tally, self._wake.set)
         self._waiting: list[Request] = []
         self._flying = 0
+        self._took_off = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._hungry: OrderedDict[str, float] = OrderedDict()
         """Since when each pilot has asked in vain."""
@@ -135,7 +136,7 @@ class ClaimJobs:
         try:
             while True:
                 await self._wait_for_work()
-                if self._waiting and self._flying < self.settings.flights:
+                if self._worth_serving():
                     self._serve()
         finally:
             self.windows.stop()
@@ -153,10 +154,21 @@ class ClaimJobs:
         if self._waiting and self.settings.gather:
             await asyncio.sleep(self.settings.gather)
 
+    def _worth_serving(self) -> bool:
+        """While a write is under way only a large one is worth another: few requests gather until the first lands, or is late."""
+        if not self._waiting or not self._flying:
+            return bool(self._waiting)
+        if self._flying >= self.settings.flights:
+            return False
+        if self.clock.monotonic() - self._took_off >= self.settings.idle:
+            return True
+        return 2 * sum(request.most for request in self._waiting if not request.busy) >= self.settings.bulk
+
     def _serve(self) -> None:
         now = self.clock.monotonic()
         self.windows.ripen(now)
         batch: list[tuple[Request, Stored]] = []
+        unmet: list[Request] = []
         for request in self._waiting:
             if request.busy or request.answer.done():
                 continue
@@ -164,12 +176,14 @@ class ClaimJobs:
             if picked:
                 request.busy = True
                 batch += [(request, stored) for stored in picked]
+            else:
+                unmet.append(request)
             if len(batch) >= self.settings.bulk:
-                break
+                break  # those behind are not unmet: they have not been looked at
         if batch:
             self._flying += 1
+            self._took_off = now
             self._spawn(self._commit(batch))
-        unmet = [request for request in self._waiting if not request.busy]
         self.windows.tend(
             now,
             waiting={request.tenant for request in self._waiting},

@@ -37,7 +37,7 @@ class ClaimSettings:
     bulk: int = 500
     """Claims in one write."""
     flights: int = 2
-    """Writes under way at once."""
+    """Writes under way at once; another one begins only when it is at least half full."""
     gather: float = 0.002
     """How long to wait for more requests before writing, in seconds."""
     idle: float = 0.25
@@ -76,8 +76,8 @@ class _Window:
     """The desk's count at which this window was served last; the lowest goes first among equals."""
 
 
-def _urgency(one: tuple[int, int, _Window]) -> tuple[int, int]:
-    return one[:2]
+def _urgency(one: tuple[int, bool, int, _Window]) -> tuple[int, bool, int]:
+    return one[:3]
 
 
 @dataclass(slots=True)
@@ -167,9 +167,9 @@ class Windows:
         self._taken.pop(job, None)
 
     def next(self, tenant: str, free: Resources, *, foreign: bool) -> Stored | None:
-        """The best candidate: highest priority first, then the lane that was served longest ago."""
+        """The best candidate: highest priority first, then our own slots', then the lane that was served longest ago."""
         awaited = -HIGHEST_PRIORITY - 1
-        fed: list[tuple[int, int, _Window]] = []
+        fed: list[tuple[int, bool, int, _Window]] = []
         for window in self._windows.values():
             lane = window.lane
             if lane.tenant != tenant or (window.foreign and not foreign) or not (window.jobs or window.reading):
@@ -177,16 +177,17 @@ class Windows:
             if not class_may_fit(lane.resource_class, free):
                 continue
             if window.jobs:
-                fed.append((-lane.priority, window.served, window))
+                fed.append((-lane.priority, window.foreign, window.served, window))
             elif not window.foreign:
                 awaited = max(awaited, lane.priority)
         while fed:
             best = min(fed, key=_urgency)
-            if awaited > best[2].lane.priority:
+            window = best[3]
+            if awaited > window.lane.priority:
                 return None  # something more urgent is just being read
-            if (stored := self._take(best[2], free)) is not None:
+            if (stored := self._take(window, free)) is not None:
                 self._turn += 1
-                best[2].served = self._turn
+                window.served = self._turn
                 return stored
             fed.remove(best)  # nothing in it fits after all
         return None

@@ -61,6 +61,8 @@ class OpenSearchPilotStore:
         found = await self._sheets({"term": {"server": server}})
         names = [source["sheet"] for source in found]
         await self._cluster.remove("beats", names)
+        # Otherwise a server that starts now would take the one that left for alive, and leave it its slots.
+        await self._cluster.refresh("beats")
         self._shown.difference_update(names)
 
     async def _sheets(self, query: dict[str, Any]) -> list[dict[str, Any]]:
