@@ -81,9 +81,10 @@ async def run(size: Size, seed: int, folder: Path) -> Verdict:
         await campaign.start()
         say(f"everything runs after {time.monotonic() - began:.0f} s; seed {seed}, folder {folder}")
         await campaign.run()
+        told = await campaign.stories()
         await campaign.end()
         say("auditing")
-        evidence = await asyncio.to_thread(gather, campaign)
+        evidence = replace(await asyncio.to_thread(gather, campaign), told=told)
     finally:
         campaign.abandon()
         await campaign.store.stop()

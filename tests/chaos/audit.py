@@ -195,7 +195,10 @@ class Audit:
         self._faults(job, kind, closings, marks)
 
     def _story(self, job: Job, claims: Mapping[str, Line]) -> None:
-        """The story has no gap, and every claim in it has an attempt of its own."""
+        """The story has no gap, the servers tell it whole, and every claim in it has an attempt of its own."""
+        told = self.evidence.told.get(job.id)
+        if told is not None and list(told) != [(line.event, line.attempt) for line in job.story]:
+            self.verdict.unrecorded.append(f"{job.id}: the servers tell its story otherwise")
         if [line.rev for line in job.story] != list(range(1, len(job.story) + 1)):
             self.verdict.unrecorded.append(f"{job.id}: its story has gaps")
         attempts = [line.attempt for line in claims.values()]

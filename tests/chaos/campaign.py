@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any
 
 import httpx
 from tests.chaos.faults import FaultLog
+from tests.chaos.ledger import read_ledger
 from tests.chaos.processes import Child, Crew, free_port
 from tests.chaos.sizes import Act, Size
 from tests.chaos.store_cluster import NODES, StoreCluster
@@ -406,6 +408,20 @@ class Campaign:
                                 total[state] = total.get(state, 0) + count
                             break
         return total
+
+    async def stories(self, most: int = 50) -> dict[str, list[tuple[str, int]]]:
+        """The stories of jobs that ran more than once, as the servers tell them."""
+        starts = Counter(mark.job for mark in read_ledger(self.ledger_path) if mark.word == "START")
+        tenants = {job.id: job.tenant for job in self.submitter.accepted}
+        told: dict[str, list[tuple[str, int]]] = {}
+        async with httpx.AsyncClient(timeout=30) as client:
+            for job, count in starts.most_common(most):
+                if count < 2:
+                    break
+                headers = {"Authorization": f"Bearer {self.tokens[tenants[job]]}"}
+                answer = await client.get(f"{self._urls()[0]}/v1/jobs/{job}/story", headers=headers)
+                told[job] = [(line["event"], line["attempt"]) for line in answer.raise_for_status().json()["story"]]
+        return told
 
     async def _until_final(self) -> None:
         """Wait for the end, or for so long that something must be stuck."""

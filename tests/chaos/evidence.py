@@ -92,6 +92,8 @@ class Evidence:
     published: Mapping[str, Published] = field(default_factory=dict)
     """By path: every manifest that a job document names."""
     misuse: Sequence[str] = ()
+    told: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
+    """Stories as the servers tell them, of some jobs that ran more than once: event and attempt of each line."""
 
 
 def job_from(document: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> Job:

@@ -58,6 +58,7 @@ class Case:
         ]
         self.cuts: list[tuple[float, str]] = []
         self.batches = {"k": 1}
+        self.told: dict[str, list[tuple[str, int]]] = {}
         self.others: list[dict[str, Any]] = []
 
     def publish(self, claim: str, attempt: int, *, content: str | None = None) -> dict[str, Any]:
@@ -86,6 +87,7 @@ class Case:
             faults=self.faults,
             cuts=self.cuts,
             published={path: read_published(path) for path in named},
+            told=self.told,
         )
         return Audit(evidence, LEASE).judge()
 
@@ -172,6 +174,13 @@ def test_two_commits(case: Case) -> None:
 def test_a_claim_of_which_the_story_does_not_tell_the_end(case: Case) -> None:
     del case.history[2]
     case.history = [(place + 1, *entry[1:]) for place, entry in enumerate(case.history)]
+    assert found(case.judge()) == {"unrecorded"}
+
+
+def test_a_story_that_the_servers_tell_otherwise(case: Case) -> None:
+    case.told[JOB] = [("create", 0), ("claim", 1), ("release", 1), ("claim", 2), ("complete", 2)]
+    assert found(case.judge()) == set()
+    del case.told[JOB][2]
     assert found(case.judge()) == {"unrecorded"}
 
 

@@ -133,18 +133,18 @@ async def test_one_of_two_servers_dies_and_the_work_goes_on(site: RunningSite, t
     doomed = await site.start_server()
     place = len(site.urls) - 1
     first, second = site.person(tenant, place), site.person(tenant, 0)
-    jobs = await submit(first, "sleep 0.2; echo $HOLDFAST_FENCE > out.txt", count=40)
+    jobs = await submit(first, "sleep 0.2; echo $HOLDFAST_FENCE > out.txt", count=20)
     for number in range(2):
         site.start_pilot(tenant, f"{tenant}-{number}", slots=2)
 
     async def some_done() -> bool:
         answer = await second.get("/v1/jobs/counts?by=state")
-        return bool(answer.json()["counts"].get("completed", 0) >= 8)
+        return bool(answer.json()["counts"].get("completed", 0) >= 5)
 
     await until(some_done, "the first jobs")
     doomed.send(signal.SIGKILL)
     site.urls.pop(place)
-    jobs += await submit(second, "echo $HOLDFAST_FENCE > out.txt", count=10)
+    jobs += await submit(second, "echo $HOLDFAST_FENCE > out.txt", count=5)
     for job in jobs:
         await until_state(second, job, "completed")
     for job in jobs:

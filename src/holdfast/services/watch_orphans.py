@@ -62,7 +62,8 @@ class WatchOrphans:
         """One look at the beats, and now and then one at all running jobs."""
         began = self.clock.monotonic()
         try:
-            sheets = await self.pilots.sheets()
+            # Fresh ones: the second that a search may lag would be added to every silence.
+            sheets = await self.pilots.sheets(fresh=True)
             self._answered()
             self._tick(sheets)
             await self._scan_pilots(sheets)
