@@ -42,7 +42,7 @@ class Held:
 class SimPilot:
     """One pilot, from its start until it is killed or says good-bye."""
 
-    def __init__(self, world: World, number: int, *, strong: bool = False) -> None:
+    def __init__(self, world: World, number: int, *, strong: bool = False, heir_of: SimPilot | None = None) -> None:
         self.world = world
         self.rng = world.rng("pilot", number)
         self.id = f"p{number}"
@@ -57,12 +57,20 @@ class SimPilot:
         self.tried = 0
         self.address = self.rng.randrange(len(world.servers))
         self.held: dict[str, Held] = {}
+        self.inherited: dict[str, Held] = {}
+        """Ends that a dead pilot of this host had kept on its disk; sent as they are, and not named in beats."""
+        if heir_of is not None:
+            kept = heir_of.inherited | heir_of.held
+            self.inherited = {claim: held for claim, held in kept.items() if held.report is not None}
+            world.tally["end inherited"] += len(self.inherited)
         self.leaving = False
         self.channel: tuple[SimServer, Channel] | None = None
         self.broken: asyncio.Future[None] | None = None
         self.room = asyncio.Event()
         self.ended = asyncio.Event()
         self.actor.spawn(self._live())
+        if self.inherited:
+            self.ended.set()
 
     # -- its life ----------------------------------------------------------------------------------------------
 
@@ -218,7 +226,7 @@ class SimPilot:
         while True:
             await self.ended.wait()
             self.ended.clear()
-            pending = [one for one in self.held.values() if one.report is not None]
+            pending = [one for one in (self.inherited | self.held).values() if one.report is not None]
             if not pending:
                 continue
             reports = [one.report for one in pending if one.report is not None]
@@ -236,7 +244,8 @@ class SimPilot:
                     continue
                 self.world.auditor.answered(one.report.ending, one.job.id, answer.result)
                 self.world.tally[f"end {answer.result}"] += 1
-                del self.held[one.claim]
+                self.held.pop(one.claim, None)
+                self.inherited.pop(one.claim, None)
             if self.ended.is_set():
                 await asyncio.sleep(0.3)
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any, Literal
 
@@ -222,8 +223,8 @@ class World:
         self.lives += 1
         self.keepers[number] = SimKeeper(self, number, self.lives)
 
-    def start_pilot(self, *, strong: bool = False) -> None:
-        pilot = SimPilot(self, len(self.pilots), strong=strong)
+    def start_pilot(self, *, strong: bool = False, heir_of: SimPilot | None = None) -> None:
+        pilot = SimPilot(self, len(self.pilots), strong=strong, heir_of=heir_of)
         self.pilots.append(pilot)
 
     # -- what breaks -------------------------------------------------------------------------------------------
@@ -337,7 +338,8 @@ class World:
             return False
         pilot.kill(silent=silent)
         if event.pick * 211 % 1 < 0.7:
-            self.loop.world.later(1.0 + 5.0 * event.pick, self.start_pilot)
+            again = partial(self.start_pilot, heir_of=pilot if event.pick * 499 % 1 < 0.5 else None)
+            self.loop.world.later(1.0 + 5.0 * event.pick, again)
         return True
 
     def _pilot_vanish(self, event: Event) -> bool:
