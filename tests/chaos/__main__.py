@@ -18,40 +18,41 @@ from statistics import median
 from typing import Any
 
 from tests.chaos.audit import Audit, Verdict
-from tests.chaos.campaign import Campaign, say
+from tests.chaos.campaign import Campaign
 from tests.chaos.evidence import Evidence, job_from, read_cuts, read_published
 from tests.chaos.ledger import read_ledger
+from tests.chaos.site import Site, say
 from tests.chaos.sizes import SIZES, Size
 
 
-def gather(campaign: Campaign) -> Evidence:
+def gather(site: Site) -> Evidence:
     """Everything the auditor needs, read past Holdfast."""
     records: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for record in _kept(campaign, "records"):
+    for record in _kept(site, "records"):
         if record["job"]:
             records[record["job"]].append(record)
-    jobs = {document["id"]: job_from(document, records[document["id"]]) for document in _kept(campaign, "jobs")}
+    jobs = {document["id"]: job_from(document, records[document["id"]]) for document in _kept(site, "jobs")}
     manifests = [job.winner.manifest["path"] for job in jobs.values() if job.winner and job.winner.manifest]
     batches: dict[str, int] = {}
-    for text in (campaign.folder / "journal.jsonl").read_text().splitlines():
+    for text in (site.folder / "journal.jsonl").read_text().splitlines():
         line = json.loads(text)
         batches[line["key"]] = len(line["ids"])
     return Evidence(
-        accepted=campaign.submitter.accepted,
+        accepted=site.submitter.accepted,
         batches=batches,
         jobs=jobs,
-        marks=list(read_ledger(campaign.ledger_path)),
-        faults=campaign.faults.faults,
-        cuts=read_cuts(campaign.folder / "gate.jsonl"),
+        marks=list(read_ledger(site.ledger_path)),
+        faults=site.faults.faults,
+        cuts=read_cuts(site.folder / "gate.jsonl"),
         published={path: read_published(path) for path in manifests},
-        misuse=campaign.submitter.wrong,
+        misuse=site.submitter.wrong,
     )
 
 
-def _kept(campaign: Campaign, kind: str) -> Iterator[dict[str, Any]]:
+def _kept(site: Site, kind: str) -> Iterator[dict[str, Any]]:
     """All documents of an index, also written to the folder for whoever wants to know why."""
-    with (campaign.folder / f"{kind}.jsonl").open("w") as lines:
-        for document in campaign.store.everything(kind):
+    with (site.folder / f"{kind}.jsonl").open("w") as lines:
+        for document in site.store.everything(kind):
             lines.write(json.dumps(document) + "\n")
             yield document
 
@@ -75,19 +76,19 @@ def last_line(size: Size, verdict: Verdict) -> str:
 
 
 async def run(size: Size, seed: int, folder: Path) -> Verdict:
-    campaign = Campaign(size, seed, folder)
+    site = Site(size, seed, folder)
     began = time.monotonic()
     try:
-        await campaign.start()
+        await site.start()
         say(f"everything runs after {time.monotonic() - began:.0f} s; seed {seed}, folder {folder}")
-        await campaign.run()
-        told = await campaign.stories()
-        await campaign.end()
+        await Campaign(site).run()
+        told = await site.stories()
+        await site.end()
         say("auditing")
-        evidence = replace(await asyncio.to_thread(gather, campaign), told=told)
+        evidence = replace(await asyncio.to_thread(gather, site), told=told)
     finally:
-        campaign.abandon()
-        await campaign.store.stop()
+        site.abandon()
+        await site.store.stop()
     verdict = Audit(evidence, size.lease).judge()
     complaints = verdict.complaints(death_limit=size.death_limit, silence_limit=size.silence_limit)
     report = {
@@ -96,8 +97,8 @@ async def run(size: Size, seed: int, folder: Path) -> Verdict:
         "seconds": round(time.monotonic() - began, 1),
         "complaints": complaints,
         "verdict": asdict(verdict),
-        "submitter": dict(campaign.submitter.tally),
-        "faults": _counted(campaign),
+        "submitter": dict(site.submitter.tally),
+        "faults": _counted(site),
     }
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n")
     for complaint in complaints:
@@ -112,11 +113,11 @@ async def run(size: Size, seed: int, folder: Path) -> Verdict:
     return verdict
 
 
-def _counted(campaign: Campaign) -> dict[str, int]:
+def _counted(site: Site) -> dict[str, int]:
     counts: dict[str, int] = defaultdict(int)
-    for fault in campaign.faults.faults:
+    for fault in site.faults.faults:
         counts[f"{fault.kind} {fault.what}"] += 1
-    gate = campaign.folder / "gate.jsonl"
+    gate = site.folder / "gate.jsonl"
     for text in gate.read_text().splitlines() if gate.exists() else ():
         line = json.loads(text)
         counts[f"{line['what']} {'answer to ' if line['what'] == 'lost' else ''}{line['way'].partition('-')[0]}"] += 1

@@ -42,7 +42,7 @@ class Size:
     """Pilots that fall silent together; well below what alarms the orphan watch."""
     acts: tuple[Act, ...] = ()
     quiet: float = 300.0
-    """Seconds within which all jobs must be final once the faults are over."""
+    """Seconds without a job that becomes final, once the faults are over, after which the rest is lost."""
     heap: str = "512m"
     death_limit: float = 1.0
     """Seconds from the kill of a pilot to the release of its jobs, at most."""
@@ -76,7 +76,7 @@ SMALL = Size(
         Act("services", 25),
         Act("nodes", 20),
     ),
-    quiet=120.0,
+    quiet=90.0,
     heap="384m",
     # The machine of the continuous integration starts three nodes just before; the promise is judged by the full size.
     death_limit=2.0,
@@ -104,7 +104,7 @@ FULL = Size(
         Act("no server", 20, rest=15),
         Act("storm", 90),
     ),
-    quiet=400.0,
+    quiet=300.0,
     silence_limit=1.25,
 )
 
