@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import secrets
 import signal
@@ -32,6 +31,7 @@ from bench.harness import Run, keep, leave, measure, opensearch_pid
 from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
 from holdfast.apps.settings import Settings
 from holdfast.apps.tokens import make_token
+from holdfast.domain.jobs.slots import SLOTS
 from holdfast.domain.jobs.specification import Specification
 from holdfast.ports.job_store import Change, Written
 
@@ -74,19 +74,25 @@ class Domain:
             started = subprocess.Popen(command, env=environment, stderr=log)  # noqa: ASYNC220 - before anything is timed
             self.servers.append((started, f"http://127.0.0.1:{port}"))
         headers = {"Authorization": f"Bearer {self.token('viewer')}"}
-        for _, url in self.servers:
-            await self._ready(session, url, headers, count)
-
-    async def _ready(self, session: aiohttp.ClientSession, url: str, headers: dict[str, str], count: int) -> None:
-        """Wait until the server answers and has seen all its peers, and its share of the slots has settled."""
         for _ in range(600):
-            with contextlib.suppress(aiohttp.ClientError):
-                async with session.get(f"{url}/v1/status", headers=headers) as answer:
-                    if answer.status == 200 and len((await answer.json())["servers"]) == count:
-                        break
+            if await self._shared_out(session, headers):
+                return
             await asyncio.sleep(0.2)
-        else:
-            raise SystemExit(f"{url} did not become ready; see {self.state}")
+        raise SystemExit(f"the servers did not become ready; see {self.state}")
+
+    async def _shared_out(self, session: aiohttp.ClientSession, headers: dict[str, str]) -> bool:
+        """Whether every server has seen all its peers and serves its share of the slots."""
+        served = 0
+        for _, url in self.servers:
+            try:
+                async with session.get(f"{url}/v1/status", headers=headers) as answer:
+                    known = await answer.json()
+            except aiohttp.ClientError:
+                return False
+            if answer.status != 200 or len(known["servers"]) != len(self.servers):
+                return False
+            served += known["slots_served"]
+        return served == SLOTS
 
     def processes(self, store: int) -> dict[str, int]:
         return {"store": store} | {f"server {number}": one.pid for number, (one, _) in enumerate(self.servers)}
@@ -236,8 +242,6 @@ async def _domain(
     await fill(store, queued)
     domain = Domain(url, prefix, state)
     await domain.start(count, session)
-    # Slots that a server gains are left alone for a while: wait until each serves its own.
-    await asyncio.sleep(5 if count > 1 else 0)
     return domain, store
 
 

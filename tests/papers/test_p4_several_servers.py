@@ -23,6 +23,8 @@ from tests.server.running import Domain, RunningServer, until
 from tests.server.scripted_pilot import PLENTY, ScriptedPilot, end_of
 from tests.server.store_room import far, only
 
+from holdfast.domain.jobs.slots import SLOTS
+
 
 async def _done(client: httpx.AsyncClient, many: int) -> bool:
     answer = await client.get("/v1/jobs/counts")
@@ -200,13 +202,15 @@ async def _cost_of_a_job(domain: Domain, folder: Path, tenant: str, many_servers
     async with processes(domain, folder, lease=60) as house:
         servers = await house.servers(many_servers)
         clients = [house.client(one, "submitter", "enrol", tenant=tenant) for one in servers]
-        status = house.client(servers[0], "viewer", tenant=tenant)
+        statuses = [house.client(one, "viewer", tenant=tenant) for one in servers]
 
         async def shared() -> bool:
-            known = (await status.get("/v1/status")).json()["servers"]
-            return len(known) == many_servers
+            known = [(await client.get("/v1/status")).json() for client in statuses]
+            return all(len(one["servers"]) == many_servers for one in known) and (
+                sum(one["slots_served"] for one in known) == SLOTS
+            )
 
-        await until(shared, "every server to see the others")
+        await until(shared, "every server to see the others and to serve its share")
         pilots: list[tuple[httpx.AsyncClient, str]] = []
         for client in clients * 4:
             known = (await client.post("/v1/pilots", json={"host": "node", "resources": PLENTY})).json()

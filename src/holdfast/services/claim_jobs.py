@@ -136,6 +136,7 @@ class ClaimJobs:
         try:
             while True:
                 await self._wait_for_work()
+                self.windows.ripen(self.clock.monotonic())
                 if self._worth_serving():
                     self._serve()
         finally:
@@ -144,7 +145,7 @@ class ClaimJobs:
                 task.cancel()
 
     async def _wait_for_work(self) -> None:
-        idle = self.settings.idle if self._waiting else 5.0
+        idle = self.settings.idle if self._waiting else 1.0
         try:
             async with asyncio.timeout(idle):
                 await self._wake.wait()
@@ -166,7 +167,6 @@ class ClaimJobs:
 
     def _serve(self) -> None:
         now = self.clock.monotonic()
-        self.windows.ripen(now)
         batch: list[tuple[Request, Stored]] = []
         unmet: list[Request] = []
         for request in self._waiting:

@@ -117,6 +117,11 @@ class Windows:
         for task in self._tasks:
             task.cancel()
 
+    @property
+    def slots_served(self) -> int:
+        """How many slots are looked after here now; fewer than our share for a while after a server came or went."""
+        return SLOTS if self._slots is None else len(self._slots)
+
     def own(self, slots: frozenset[int]) -> None:
         """These slots are ours: those lost are let go at once, those gained are taken over a little later."""
         if self._slots is None:

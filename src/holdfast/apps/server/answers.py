@@ -238,6 +238,7 @@ class StatusOut(Out):
     servers: list[ServerOut]
     store: str
     lease: int
+    slots_served: int
     requests_waiting: int
     channels: int
     jobs: dict[str, int]

@@ -111,6 +111,7 @@ async def status(desk: TheDesk, who: Viewer) -> Response:
             ],
             "store": services.parts.settings.store_url.split(":", 1)[0],
             "lease": services.parts.settings.lease,
+            "slots_served": services.claims.windows.slots_served,
             "requests_waiting": services.claims.waiting,
             "channels": services.channels.open_count,
             "jobs": dict(counts),
