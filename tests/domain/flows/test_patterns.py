@@ -24,6 +24,7 @@ from holdfast.domain.flows.flow_pattern import (
     WorkletPattern,
 )
 from holdfast.domain.flows.flow_run import ItemState
+from holdfast.domain.flows.flow_version import planned
 
 ECHO = JobPattern(("echo",))
 UNDO = Compensation(JobPattern(("undo",)))
@@ -55,6 +56,24 @@ def test_what_does_not_depend_runs_side_by_side() -> None:
     assert submitted(world) == ["a", "b"]
     world.run_out()
     assert submitted(world) == ["a", "b", "c"]
+
+
+@pytest.mark.ledger("P0-01")
+def test_edges_are_of_dependency_of_data_and_of_control() -> None:
+    dependency = job("second", "first")
+    data = Task("third", JobPattern(("cat", "${tasks.second.outputs.text}")))
+    control = job("fourth", when="tasks.third.state == 'completed'")
+    flow = Flow(
+        "f", (control, data, Task("second", JobPattern(("x",), outputs={"text": "*"}), dependency.after), job("first"))
+    )
+    plan = planned(flow)
+    assert {name: one.before for name, one in plan.tasks.items()} == {
+        "first": (),
+        "second": ("first",),
+        "third": ("second",),
+        "fourth": ("third",),
+    }
+    assert submitted(World(flow).run_out()) == ["first", "second", "third", "fourth"]
 
 
 def test_a_reference_is_an_edge() -> None:

@@ -30,7 +30,16 @@ from holdfast.domain.flows.flow import Late
 from holdfast.domain.flows.flow_plan import FlowPlan
 from holdfast.domain.flows.flow_run import Ending, FlowRun, ItemState, Phase, Verdict
 from holdfast.domain.flows.rounds import grow, is_watch, listing_names
-from holdfast.domain.flows.settle import CASE_TIMER, fail_item, give_verdict, settle, stop
+from holdfast.domain.flows.scope import size_of
+from holdfast.domain.flows.settle import (
+    CASE_TIMER,
+    TOO_LARGE,
+    fail_item,
+    give_verdict,
+    result_limit,
+    settle,
+    stop,
+)
 from holdfast.domain.flows.shard_run import MAX_REASON, BatchAccepted, BatchEnded, ShardGrew, advance_shard
 from holdfast.domain.flows.verbs import obey
 
@@ -97,7 +106,8 @@ def _jobs_ended(draft: Draft, event: JobsEnded) -> None:
     draft.set_fan(event.work, replace(fan, own=own))
     item = draft.find(event.work)
     if item is not None and not draft.task(item).scatter:
-        draft.put(item, exit_code=event.exit_code, result=event.result)
+        large = size_of(event.result) > result_limit(draft, item)
+        draft.put(item, exit_code=event.exit_code, result=TOO_LARGE if large else event.result)
 
 
 def _shard_ended(draft: Draft, event: ShardEnded) -> None:
@@ -123,8 +133,10 @@ def _case_ended(draft: Draft, event: CaseEnded) -> None:
     )
     if own == item.fan.own:
         return
-    outputs = item.outputs if item.sizes else event.outputs
-    draft.put(item, fan=replace(item.fan, own=own), outputs=outputs)
+    item = draft.put(item, fan=replace(item.fan, own=own))
+    if not item.sizes:
+        large = size_of(event.outputs) > result_limit(draft, item)
+        draft.put(item, outputs={} if large else event.outputs, result=TOO_LARGE if large else None)
 
 
 def _files_appeared(draft: Draft, event: FilesAppeared) -> None:
@@ -143,7 +155,9 @@ def _worklet_bound(draft: Draft, event: WorkletBound) -> None:
     item = draft.find(event.work)
     if item is None or item.state is not ItemState.BINDING:
         return
-    if event.flow:
+    if size_of(event.params) > result_limit(draft, item):
+        fail_item(draft, item, "the parameters of the flow bound to its place are too large")
+    elif event.flow:
         draft.put(item, bound=event.flow, bound_params=event.params)
     else:
         fail_item(draft, item, "no flow is bound to its place")

@@ -60,15 +60,10 @@ class FlowPlan:
     """The versions of its sub-flows by name."""
     version: str = ""
 
-    @property
-    def result_limit(self) -> int:
-        """Bytes of JSON that one task's result may have: the same for every order of events."""
-        return max(MIN_RESULT, min(MAX_RESULT, RESULTS_BYTES // max(1, len(self.tasks))))
-
-    @property
-    def undo_limit(self) -> int:
-        """Bytes of JSON that one compensation may remember."""
-        return max(MIN_RESULT, min(MAX_UNDO, UNDO_BYTES // max(1, most_compensations(self.flow.tasks))))
+    result_limit: int = MAX_RESULT
+    """Bytes of JSON that one task's result may have: the same for every order of events."""
+    undo_limit: int = MAX_UNDO
+    """Bytes of JSON that one compensation may remember."""
 
 
 def most_compensations(tasks: tuple[Task, ...]) -> int:
@@ -199,7 +194,18 @@ def plan_flow(flow: Flow, *, version: str = "", versions: Mapping[str, str] | No
             wants=_unique(own_paths(task), elements),
             undo_wants=undo,
         )
-    return FlowPlan(flow, tasks, versions or {}, version)
+    return FlowPlan(
+        flow=flow,
+        tasks=tasks,
+        versions=versions or {},
+        version=version,
+        result_limit=_share(RESULTS_BYTES, len(tasks), MAX_RESULT),
+        undo_limit=_share(UNDO_BYTES, most_compensations(flow.tasks), MAX_UNDO),
+    )
+
+
+def _share(whole: int, parts: int, most: int) -> int:
+    return max(MIN_RESULT, min(most, whole // max(1, parts)))
 
 
 def _place(

@@ -47,6 +47,8 @@ from holdfast.domain.flows.scope import filled_map, size_of, task_value, values_
 from holdfast.domain.flows.shard_run import MAX_REASON
 
 CASE_TIMER = "case"
+TOO_LARGE: dict[str, object] = {"$too_large": True}
+"""Stands for a result that is not carried; its item fails when it ends."""
 HELD_COMPENSATION = "compensation-held"
 
 
@@ -156,25 +158,26 @@ def _end_round(draft: Draft, item: Item) -> None:
         _apply_verdict(draft, item, item.verdict)
     elif fan.bad > draft.task(item).tolerate:
         fail_item(draft, item, fan.why() or f"{fan.bad} of {fan.count} jobs ended badly")
-    elif size_of([item.result, item.outputs]) > _result_limit(draft, item):
-        draft.put(item, result=None, outputs={})
+    elif item.result == TOO_LARGE:
+        draft.put(item, result=None)
         fail_item(
             draft,
             draft.items[item.id],
-            f"its result is larger than {_result_limit(draft, item)} bytes; put it into a file",
+            f"its result is larger than {result_limit(draft, item)} bytes; put it into a file",
         )
     else:
         _complete(draft, item, item.outputs)
 
 
-def _result_limit(draft: Draft, item: Item) -> int:
+def result_limit(draft: Draft, item: Item) -> int:
+    """Bytes of JSON that an item's result may have."""
     own = any(path[:2] == ("tasks", item.task) for path in draft.place(item).undo_wants)
     return min(draft.plan.result_limit, draft.plan.undo_limit) if own else draft.plan.result_limit
 
 
 def _complete(draft: Draft, item: Item, outputs: object) -> None:
-    if size_of(outputs) > _result_limit(draft, item):
-        fail_item(draft, item, f"its outputs are larger than {_result_limit(draft, item)} bytes; put them into a file")
+    if size_of(outputs) > result_limit(draft, item):
+        fail_item(draft, item, f"its outputs are larger than {result_limit(draft, item)} bytes; put them into a file")
         return
     _end(draft, item, ItemState.COMPLETED, outputs=outputs)
 

@@ -138,7 +138,7 @@ class SubmitBatch:
     first: int
     count: int
     skip: int
-    holders: tuple[str, ...]
+    holders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,14 @@ from holdfast.domain.flows.flow import OnFailure, WhenFailed
 from holdfast.domain.flows.flow_run import MAX_VERBS, Ending, Item, ItemState, Phase, Settled, Verdict
 from holdfast.domain.flows.scope import size_of
 from holdfast.domain.flows.settle import finish_removed, give_verdict, stop
+from holdfast.domain.flows.shard_run import MAX_REASON
 from holdfast.domain.jobs.steering import MAX_HOLDERS
 
 MAX_CHANGES = 16_384
+MAX_ALL_CHANGES = 262_144
+"""Bytes of all changes in a case together."""
+MAX_WORD = 200
+"""Characters of a verb's id, of a holder's name, of who sends it."""
 CHANGEABLE = frozenset(
     {
         "command", "environment", "resources", "inputs", "outputs", "effects", "max_attempts", "retry_wait",
@@ -46,6 +51,10 @@ def obey(draft: Draft, verb: Verb) -> None:
         return
     if draft.run.phase is Phase.FINISHED:
         draft.say(AnswerVerb(verb.id, accepted=False, detail="the case has ended"))
+        return
+    if max(len(verb.id), len(verb.by), len(verb.holder)) > MAX_WORD:
+        detail = f"its id, sender or holder is longer than {MAX_WORD} characters"
+        draft.say(AnswerVerb(verb.id, accepted=False, detail=detail))
         return
     if verb.ancestors:
         draft.say(SignalAncestors(asdict(replace(verb, item=""))))
@@ -124,15 +133,19 @@ def _end_case(draft: Draft, verb: Verb) -> str:
         entry = draft.stack[-1] if draft.stack else None
         if entry is not None and entry.fan is not None:
             draft.say(CancelWork(entry.undo, entry.fan.own_count, len(entry.fan.shards)))
-        draft.set(reason=verb.reason)
+        draft.set(reason=_why(verb))
         finish_removed(draft)
         return ""
     if draft.run.phase is Phase.STOPPING and draft.run.ending is not Ending.FAIL:
         return f"the case is on its way to its end already ({draft.run.ending})"
     if ending is Ending.RESTART and len(draft.stack) >= MAX_ENTRIES // 2:
         return "too many compensations wait on the stack"
-    stop(draft, ending, verb.reason or f"{verb.kind.value} by {verb.by}", cancel=True)
+    stop(draft, ending, _why(verb), cancel=True)
     return ""
+
+
+def _why(verb: Verb) -> str:
+    return (verb.reason or f"{verb.kind.value} by {verb.by}")[:MAX_REASON]
 
 
 def _raise(draft: Draft, item: Item | None, verb: Verb) -> str:
@@ -156,7 +169,7 @@ def _on_item(draft: Draft, item: Item, verb: Verb) -> str:
                 return f"the item has ended already: {item.state}"
             if draft.run.phase is Phase.COMPENSATING:
                 return "the case is being compensated"
-            item = draft.put(item, reason=verb.reason or f"{verb.kind.value} by {verb.by}")
+            item = draft.put(item, reason=_why(verb))
             give_verdict(draft, item, _VERDICTS[verb.kind])
             if rescue:
                 _rescued(draft, item)
@@ -209,6 +222,9 @@ def _redo(draft: Draft, item: Item, verb: Verb) -> str:
             return f"{', '.join(unknown) or 'nothing'} cannot be changed; one of {', '.join(sorted(CHANGEABLE))} can"
         if size_of(verb.changes) > MAX_CHANGES:
             return f"the changes are larger than {MAX_CHANGES} bytes"
+        others = sum(size_of(one.changes) for one in draft.items.values() if one.changes and one.id != item.id)
+        if others + size_of(verb.changes) > MAX_ALL_CHANGES:
+            return f"all changes of the case together are larger than {MAX_ALL_CHANGES} bytes"
         item = draft.put(item, changes=verb.changes)
     for later in list(_downstream(draft, item)):
         if later.state is not ItemState.WAITING:
