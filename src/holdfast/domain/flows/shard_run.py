@@ -137,7 +137,7 @@ class SubmitBatch:
 
     first: int
     count: int
-    skip: int
+    skip: int = 0
     holders: tuple[str, ...] = ()
 
 
