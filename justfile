@@ -2,6 +2,9 @@
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
+# How many test processes run side by side; the tests mostly wait.
+beside := "4"
+
 # List the tasks.
 default:
     @just --list --unsorted
@@ -38,11 +41,12 @@ fix:
 
 # Tests that need no server.
 test *args:
-    uv run pytest -m "not live and not slow" {{ args }} || [ $? = 5 ]
+    uv run pytest -m "not live and not slow" -n {{ beside }} --dist loadfile {{ args }} || [ $? = 5 ]
 
 # Tests on the real servers (start them first with servers-up).
 live *args:
-    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow" {{ args }} || [ $? = 5 ]
+    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and not alone" -n {{ beside }} --dist loadfile {{ args }} || [ $? = 5 ]
+    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and alone" {{ args }} || [ $? = 5 ]
 
 # Start the real servers that `live` needs, unless they run already.
 servers-up:

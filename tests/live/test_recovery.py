@@ -20,7 +20,7 @@ import pytest
 from tests import servers
 from tests.live.running_site import LEASE, PATIENCE, RunningSite, read, story, submit, until, until_state
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,8 @@ from tests.server.store_room import far, only
 
 from holdfast.domain.jobs.slots import SLOTS
 
+pytestmark = pytest.mark.alone
+
 
 async def _done(client: httpx.AsyncClient, many: int) -> bool:
     answer = await client.get("/v1/jobs/counts")

@@ -48,7 +48,7 @@ async def test_a_dead_pilots_job_is_released_at_once(server: RunningServer, tena
     async with pilot.channel():
         claim = await pilot.claim_one()
         await pilot.beat(claim["claim"])
-    await until(lambda: _available(ada, job), "the release", patience=10)
+    await until(lambda: _available(ada, job), "the release")
     last = (await story(ada, job))[-1]
     assert (last["event"], last["by"]) == ("release", "server")
 
@@ -122,6 +122,6 @@ async def test_the_heir_of_a_dead_pilot_delivers_its_end_once_the_claim_is_free(
         claim = await dead.claim_one()
         assert await heir.end(claim) == ["unknown"]
         assert (await read(ada, job))["state"] == "running"
-    await until(lambda: _available(ada, job), "the release", patience=10)
+    await until(lambda: _available(ada, job), "the release")
     assert await heir.end(claim) == ["committed"]
     assert [line["event"] for line in await story(ada, job)] == ["create", "claim", "release", "adopt"]
