@@ -19,10 +19,13 @@ from holdfast.domain.flows.commands import (
     StopWatch,
     SubmitJobs,
 )
+from holdfast.domain.flows.elements import indexes
 from holdfast.domain.flows.events import Verb, VerbKind
+from holdfast.domain.flows.fan import bits_of
 from holdfast.domain.flows.flow import Compensation, Flow, Task, WhenFailed
-from holdfast.domain.flows.flow_pattern import Dimension, JobPattern, LoopPattern, RangeOf, WatchOf
+from holdfast.domain.flows.flow_pattern import Dimension, FilesOf, JobPattern, LoopPattern, RangeOf, Source, WatchOf
 from holdfast.domain.flows.flow_run import MAX_VERBS, ItemState, Phase
+from holdfast.domain.flows.messages import event_from_plain
 from holdfast.domain.flows.waiting import For, waits_for
 
 ECHO = JobPattern(("echo",))
@@ -209,7 +212,7 @@ def test_a_verb_for_ancestors_is_handed_on_with_its_id() -> None:
     world = World(CHAIN, repeats=False)
     assert Person(world)(VerbKind.SUSPEND, ancestors=True)
     (signal,) = (command for command in world.commands if isinstance(command, SignalAncestors))
-    assert (signal.verb["id"], signal.verb["ancestors"], signal.verb["item"]) == ("ann-1", True, "")
+    assert event_from_plain(signal.verb) == world.sent[-1]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +300,7 @@ def test_no_verb_leaves_a_case_stuck(flow: Flow, seed: int, badness: int, params
             if not item and kind in (VerbKind.FORCE_COMPLETE, VerbKind.REMOVE) and chance.random() < 0.8:
                 continue
             changes = {"priority": 3} if kind is VerbKind.REPLACE else {}
-            chance.choice(people)(kind, item, changes=changes)
+            chance.choice(people)(kind, item, changes=changes, only_failed=chance.random() < 0.3)
         if world.timers and chance.random() < 0.05:
             world.fire(chance.choice(sorted(world.timers)))
     settle_everything(world, people[0])
@@ -343,3 +346,44 @@ def test_a_watch_that_nobody_needs_is_stopped() -> None:
     assert StopWatch("w@1") in world.commands
     assert world.watches == {}
     assert world.run_out().run.outcome is Outcome.COMPLETED
+
+
+@pytest.mark.parametrize("source", [RangeOf(0, 40), RangeOf(0, 12_000), FilesOf("*.txt"), WatchOf("*", until_quiet=9)])
+def test_only_what_failed_of_a_scatter_is_done_again(source: Source) -> None:
+    scatter = (Dimension("x", source),)
+    make = Task(
+        "a",
+        JobPattern(("make",), outputs={"out": "*"}),
+        scatter=scatter,
+        compensation=UNDO,
+        when_failed=WhenFailed.HOLD,
+    )
+    use = Task("b", JobPattern(("use", "${tasks.a.outputs.out}")))
+    world = World(
+        Flow("f", (make, use)), repeats=False, files=40, fate=lambda task, index, undo: index % 7 != 3
+    ).run_out()
+    count = world.run.items["a"].count
+    assert world.run.items["a"].state is ItemState.FAULTED
+    world.fate = lambda task, index, undo: index != 3
+    ann = Person(world)
+    assert ann(VerbKind.REDO, "a", only_failed=True)
+    world.run_out()
+    world.fate = lambda task, index, undo: True
+    assert ann(VerbKind.REDO, "a", only_failed=True)
+    world.run_out()
+    again = [
+        {i for (work, _), batch in world.batches.items() if work == f"a@{n}" for i in batch.ends} for n in (1, 2, 3)
+    ]
+    assert again == [set(range(count)), {i for i in range(count) if i % 7 == 3}, {3}]
+    assert (world.run.items["a"].well, world.run.items["a"].bad, world.run.items["a"].count) == (count, 0, count)
+    order = next(one.order for one in world.commands if isinstance(one, SubmitJobs) and one.order.item == "b")
+    outputs = {"work": "a@3", "output": "out", "count": count, "earlier": ["a@2", "a@1"]}
+    assert order.scope == {"tasks.a.outputs.out": {"$outputs": outputs}}
+    undone = [i for entry in world.run.stack for piece in entry.pieces for i in indexes(bits_of(piece) << piece.first)]
+    assert sorted(undone) == list(range(count))
+
+
+def test_what_did_not_fail_in_part_is_redone_whole() -> None:
+    world = World(CHAIN, repeats=False)
+    assert not Person(world)(VerbKind.REDO, "a", only_failed=True)
+    assert "redo it whole" in world.answers["ann-1"].detail

@@ -141,7 +141,7 @@ class World:
                 wanted = {first + place for place in range(count) if not skip >> place & 1}
                 batch.left |= wanted - set(batch.ends)
                 if not wait:
-                    self.asked.append(JobsAccepted(self.now, order.work))
+                    self.asked.append(JobsAccepted(self.now, order.work, first, count))
             case StartShard(order, shard, first, count, skip, holders, wait, open_):
                 if (order.work, shard) in self.shards:
                     return

@@ -2,6 +2,15 @@
 
 Pure and total. The same event twice, an event about a round that is over, an event about nothing the case knows: the state stays as it is.
 There is no clock; the time is in the event.
+
+What the outside owes a case:
+
+- commands are carried out in the order in which they are given, each until it has succeeded, at least once;
+- every job that was submitted is reported when it has ended, well (``completed``, ``forced_complete``) or badly (``failed``, ``cancelled``); ends may come in
+  any batches, again, and together with ends that were reported before;
+- work that can never be begun is answered by `WorkRefused`; so is what can never be listed or bound;
+- a timer fires once its time has come, unless it was cancelled; that it fires late or twice does no harm;
+- nothing is sent twice with another meaning: a listing only grows, a verb's id stands for one verb.
 """
 
 from __future__ import annotations
@@ -9,9 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from holdfast.domain.flows.case_end import CASE_TIMER
 from holdfast.domain.flows.commands import Command, StartTimer
 from holdfast.domain.flows.draft import Draft
-from holdfast.domain.flows.elements import every, to_text
+from holdfast.domain.flows.elements import every, nearly_all
+from holdfast.domain.flows.endings import TOO_LARGE, fail_item, give_verdict, result_limit, stop
 from holdfast.domain.flows.events import (
     CaseEnded,
     Event,
@@ -31,15 +42,7 @@ from holdfast.domain.flows.flow_plan import FlowPlan
 from holdfast.domain.flows.flow_run import Ending, FlowRun, ItemState, Phase, Verdict
 from holdfast.domain.flows.rounds import grow, is_watch, listing_names
 from holdfast.domain.flows.scope import size_of
-from holdfast.domain.flows.settle import (
-    CASE_TIMER,
-    TOO_LARGE,
-    fail_item,
-    give_verdict,
-    result_limit,
-    settle,
-    stop,
-)
+from holdfast.domain.flows.settle import settle
 from holdfast.domain.flows.shard_run import MAX_REASON, BatchAccepted, BatchEnded, ShardGrew, advance_shard
 from holdfast.domain.flows.verbs import obey
 
@@ -71,10 +74,10 @@ def _take(draft: Draft, event: Event) -> None:
     match event:
         case JobsEnded():
             _jobs_ended(draft, event)
-        case JobsAccepted(work=work):
+        case JobsAccepted(work=work, first=first, count=count):
             fan = draft.fan_of(work)
             if fan is not None and fan.own is not None:
-                own, _ = advance_shard(fan.own, BatchAccepted(0, fan.own.submitted))
+                own, _ = advance_shard(fan.own, BatchAccepted(first, fan.own.submitted if count is None else count))
                 draft.set_fan(work, replace(fan, own=own))
         case ShardEnded():
             _shard_ended(draft, event)
@@ -118,7 +121,7 @@ def _shard_ended(draft: Draft, event: ShardEnded) -> None:
     done = ""
     if 0 < event.well < known.size:
         # Which ones ended well is needed to undo them. Not told, all are taken to have.
-        done = to_text(every(known.size) if event.done is None else event.done)
+        done = nearly_all(every(known.size) if event.done is None else event.done, known.size)
     ended = Tally(known.first, known.size, ended=True, well=event.well, bad=event.bad, skipped=event.skipped, done=done)
     draft.set_fan(event.work, end_shard(fan, event.shard, ended, reason=event.reason[:MAX_REASON]))
 

@@ -173,7 +173,7 @@ class ContinueWork:
 
 @dataclass(frozen=True, slots=True)
 class SignalAncestors:
-    """Hand a verb on to the case that started this one, with the verb's id; it hands it on in turn."""
+    """Hand a verb (as JSON types) on to the case that started this one, with its id; that case hands it on in turn."""
 
     verb: Mapping[str, object]
 

@@ -37,3 +37,21 @@ def to_text(bits: int) -> str:
 def from_text(text: str) -> int:
     """The set as it was."""
     return int(text, 16)
+
+
+def nearly_all(bits: int, count: int) -> str:
+    """A set that lacks few of so many elements, as a short text: ``~`` and those that it lacks; else as `to_text`."""
+    missing = every(count) & ~bits
+    if missing.bit_count() > FEW:
+        return to_text(bits)
+    return "~" + ",".join(format(index, "x") for index in indexes(missing))
+
+
+def from_nearly_all(text: str, count: int) -> int:
+    """The set as it was."""
+    if not text.startswith("~"):
+        return from_text(text)
+    return every(count) & ~elements(int(one, 16) for one in text[1:].split(",") if one)
+
+
+FEW = 100

@@ -13,10 +13,13 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class JobsAccepted:
-    """The store has acknowledged every job of a round that the case itself submitted; for fire and forget."""
+    """The store has acknowledged jobs of a round that the case itself submitted; for fire and forget."""
 
     at: int
     work: str
+    first: int = 0
+    count: int | None = None
+    """As in the command; ``None``: every job submitted so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,8 @@ class Verb:
     changes: Mapping[str, object] = field(default_factory=dict)
     round: int | None = None
     """The verb applies only while the item is in this round."""
+    only_failed: bool = False
+    """Of redo and replace, on a scatter that has ended: the elements that ended well stay as they are."""
     ancestors: bool = False
     """Also to the case that started this one, and on upwards."""
 

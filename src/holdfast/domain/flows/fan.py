@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from holdfast.domain.flows.elements import every, from_text, to_text
+from holdfast.domain.flows.elements import every, from_nearly_all, nearly_all
 from holdfast.domain.flows.shard_run import SHARD_JOBS, ShardRun
 
 DIRECT_JOBS = 500
-MAX_ELEMENTS = 10_000_000
-"""2,000 shards of 5,000 jobs: as many children as a workflow may have open."""
+MAX_ELEMENTS = 5_000_000
+"""1,000 shards of 5,000 jobs. Even if half of each failed, what is known of them fits into a payload; and a workflow may have twice as many children."""
 
 
 class Tally(NamedTuple):
@@ -110,7 +110,7 @@ def done_pieces(fan: Fan) -> tuple[Piece, ...]:
     own = fan.own
     if own is not None and own.well:
         whole = own.well == every(own.count)
-        pieces.append(Piece(own.first, own.count, None if whole else to_text(own.well)))
+        pieces.append(Piece(own.first, own.count, None if whole else nearly_all(own.well, own.count)))
     for shard in fan.shards:
         if shard.well == shard.size:
             pieces.append(Piece(shard.first, shard.size))
@@ -121,7 +121,42 @@ def done_pieces(fan: Fan) -> tuple[Piece, ...]:
 
 def skip_of(piece: Piece) -> int:
     """The elements of a piece that are not to be done."""
-    return 0 if piece.done is None else every(piece.size) & ~from_text(piece.done)
+    return every(piece.size) & ~bits_of(piece)
+
+
+def bits_of(piece: Piece) -> int:
+    """The elements of a piece that are in it."""
+    return every(piece.size) if piece.done is None else from_nearly_all(piece.done, piece.size)
+
+
+def joined(before: tuple[Piece, ...], now: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """The elements of either; both are cut at the same places."""
+    found = {piece.first: piece for piece in before}
+    for piece in now:
+        bits = bits_of(piece) | (bits_of(found[piece.first]) if piece.first in found else 0)
+        found[piece.first] = Piece(piece.first, piece.size, _as_done(bits, piece.size))
+    return tuple(found[first] for first in sorted(found))
+
+
+def rest(layout: tuple[Piece, ...], done: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """What of a layout is not done yet."""
+    known = {piece.first: bits_of(piece) for piece in done}
+    left: list[Piece] = []
+    for piece in layout:
+        bits = every(piece.size) & ~known.get(piece.first, 0)
+        if bits:
+            left.append(Piece(piece.first, piece.size, _as_done(bits, piece.size)))
+    return tuple(left)
+
+
+def layout_of(fan: Fan) -> tuple[Piece, ...]:
+    """How the elements of a round were cut."""
+    own = (Piece(0, fan.own.count),) if fan.own is not None and fan.own.count else ()
+    return own + tuple(Piece(shard.first, shard.size) for shard in fan.shards)
+
+
+def _as_done(bits: int, size: int) -> str | None:
+    return None if bits == every(size) else nearly_all(bits, size)
 
 
 def end_shard(fan: Fan, place: int, ended: Tally, *, reason: str) -> Fan:

@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.domain.flows.commands import Outcome
 from holdfast.domain.flows.compensation import Entry
-from holdfast.domain.flows.fan import Fan
+from holdfast.domain.flows.fan import Fan, Piece
 from holdfast.domain.flows.flow_plan import FlowPlan
 
 MAX_VERBS = 512
@@ -111,6 +111,13 @@ class Item:
     """Elements of its last round, and how they ended."""
     forced: bool = False
     """It failed by hand: that is no failure of the case."""
+    layout: tuple[Piece, ...] = ()
+    done: tuple[Piece, ...] = ()
+    """Of a scatter of which elements failed: how it was cut, and the elements that ended well in this round or earlier ones."""
+    kept: bool = False
+    """This round does only what earlier ones left."""
+    earlier: tuple[str, ...] = ()
+    """Those earlier rounds, the newest first."""
     verdict: Verdict | None = None
     reason: str = ""
     holders: tuple[str, ...] = ()
@@ -143,6 +150,8 @@ class Item:
             out["fan"] = self.fan.as_plain()
         for name in _ITEM_TUPLES & out.keys():
             out[name] = list(out[name])
+        for name in _ITEM_PIECES & out.keys():
+            out[name] = [list(piece) for piece in out[name]]
         if self.listings:
             out["listings"] = {name: list(listing) for name, listing in self.listings.items()}
         return out
@@ -152,6 +161,8 @@ class Item:
         values = dict(data)
         for name in _ITEM_TUPLES & values.keys():
             values[name] = tuple(values[name])
+        for name in _ITEM_PIECES & values.keys():
+            values[name] = tuple(Piece(*piece) for piece in values[name])
         if "fan" in values:
             values["fan"] = Fan.from_plain(values["fan"])
         if "listings" in values:
@@ -162,7 +173,8 @@ class Item:
         return cls(**values)
 
 
-_ITEM_TUPLES = frozenset({"sizes", "holders", "blocks"})
+_ITEM_TUPLES = frozenset({"sizes", "holders", "blocks", "earlier"})
+_ITEM_PIECES = frozenset({"layout", "done"})
 _ITEM_DEFAULTS: dict[str, object] = {
     one.name: _default for one in fields(Item) for _default in [getattr(Item("", ""), one.name)]
 }

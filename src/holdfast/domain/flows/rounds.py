@@ -18,7 +18,7 @@ from holdfast.domain.flows.commands import (
 )
 from holdfast.domain.flows.compensation import Entry
 from holdfast.domain.flows.draft import Draft
-from holdfast.domain.flows.elements import every
+from holdfast.domain.flows.elements import every, indexes
 from holdfast.domain.flows.expression import as_text, fill
 from holdfast.domain.flows.fan import (
     DIRECT_JOBS,
@@ -27,6 +27,7 @@ from holdfast.domain.flows.fan import (
     Piece,
     Tally,
     done_pieces,
+    rest,
     skip_of,
     split,
 )
@@ -124,7 +125,7 @@ def order_for(draft: Draft, item: Item) -> WorkOrder:
 def open_round(draft: Draft, item: Item) -> None:
     """Hand out the work of a round whose elements are known. Raises `Impossible`."""
     task = draft.task(item)
-    sizes = sizes_of(draft, item)
+    sizes = item.sizes if item.kept else sizes_of(draft, item)
     count = 1
     for size in sizes:
         count *= size
@@ -132,12 +133,13 @@ def open_round(draft: Draft, item: Item) -> None:
         raise Impossible(f"{count} elements; at most {MAX_ELEMENTS} are possible")
     item = draft.put(item, state=ItemState.RUNNING, sizes=sizes)
     case_of = _case_of(draft, item)
+    pieces = rest(item.layout, item.done) if item.kept else (Piece(0, count),)
     if case_of:
-        _open_cases(draft, item, case_of, count)
+        _open_cases(draft, item, case_of, count, skip_of(pieces[0]) if item.kept else 0)
         return
     wait = not isinstance(task.pattern, JobPattern) or task.pattern.wait
-    grows = is_watch(task)
-    fan = _open(draft, order_for(draft, item), (Piece(0, count),), draft.holders(item), wait=wait, grows=grows)
+    grows = is_watch(task) and not item.kept
+    fan = _open(draft, order_for(draft, item), pieces, draft.holders(item), wait=wait, grows=grows)
     draft.put(item, fan=fan)
 
 
@@ -152,17 +154,17 @@ def _case_of(draft: Draft, item: Item) -> str:
     return item.bound
 
 
-def _open_cases(draft: Draft, item: Item, flow: str, count: int) -> None:
+def _open_cases(draft: Draft, item: Item, flow: str, count: int, skip: int) -> None:
     if count > MAX_CASES:
         raise Impossible(f"{count} elements; a sub-flow is scattered over at most {MAX_CASES}")
     pattern = draft.task(item).pattern
     params = dict(pattern.params) if isinstance(pattern, SubflowPattern | WorkletPattern) else {}
-    own, _ = start_own(first=0, count=count)
+    own, _ = start_own(first=0, count=count, skip=skip)
     draft.put(item, fan=Fan(own=own))
     order = order_for(draft, item)
     values = values_for(draft, item)
     changed = item.changes.get("params")
-    for index in range(count):
+    for index in indexes(every(count) & ~skip):
         # References to the element's own variables stay: whoever starts the case fills them in, as for jobs.
         given = dict(filled_map(params, values)) if not item.sizes else params
         given |= item.bound_params

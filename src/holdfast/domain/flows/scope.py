@@ -93,7 +93,10 @@ def _output(draft: Draft, item: Item, name: str) -> object:
         return item.outputs.get(name)
     # The files themselves are found by whoever makes the jobs: from the committed manifests of the round.
     found: dict[str, object] = {"work": item.work, "output": name}
-    return {"$outputs": found | {"count": item.count}} if several else {"$output": found}
+    if not several:
+        return {"$output": found}
+    earlier = {"earlier": list(item.earlier)} if item.kept else {}
+    return {"$outputs": found | {"count": item.count} | earlier}
 
 
 def bound(draft: Draft, item: Item, wants: Sequence[Path], *, params: bool = True) -> Mapping[str, object]:

@@ -30,7 +30,8 @@ from holdfast.domain.jobs.specification import Specification
 Member = Callable[[str, int], object]
 """Gives the n-th member of a stored listing."""
 Files = Callable[[Mapping[str, object], bool], object]
-"""Gives the place of an output (``{"work", "output"}``), or with ``True`` a list of places, one an element; from committed manifests."""
+"""Gives the place of an output (``{"work", "output"}``), or with ``True`` a list of places, one for each element that ended well
+(``{"work", "output", "count", "earlier"}``: what the last round has not is in an earlier one); from committed manifests."""
 
 
 @dataclass(frozen=True, slots=True)

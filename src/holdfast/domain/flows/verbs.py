@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 
+from holdfast.domain.flows.case_end import finish_removed
 from holdfast.domain.flows.commands import AnswerVerb, CancelWork, Report, SignalAncestors
 from holdfast.domain.flows.compensation import MAX_ENTRIES
 from holdfast.domain.flows.draft import Draft, scoped
+from holdfast.domain.flows.endings import give_verdict, stop
 from holdfast.domain.flows.events import Verb, VerbKind
 from holdfast.domain.flows.flow import OnFailure, WhenFailed
 from holdfast.domain.flows.flow_run import MAX_VERBS, Ending, Item, ItemState, Phase, Settled, Verdict
+from holdfast.domain.flows.messages import as_plain
 from holdfast.domain.flows.scope import size_of
-from holdfast.domain.flows.settle import finish_removed, give_verdict, stop
 from holdfast.domain.flows.shard_run import MAX_REASON
 from holdfast.domain.jobs.steering import MAX_HOLDERS
 
 MAX_CHANGES = 16_384
 MAX_ALL_CHANGES = 262_144
 """Bytes of all changes in a case together."""
+MAX_EARLIER = 50
 MAX_WORD = 200
 """Characters of a verb's id, of a holder's name, of who sends it."""
 CHANGEABLE = frozenset(
@@ -57,7 +60,7 @@ def obey(draft: Draft, verb: Verb) -> None:
         draft.say(AnswerVerb(verb.id, accepted=False, detail=detail))
         return
     if verb.ancestors:
-        draft.say(SignalAncestors(asdict(replace(verb, item=""))))
+        draft.say(SignalAncestors(as_plain(replace(verb, item="", round=None))))
     refusal = _obey(draft, verb)
     _remember(draft, verb, refusal)
     draft.say(AnswerVerb(verb.id, not refusal, refusal))
@@ -216,6 +219,10 @@ def _redo(draft: Draft, item: Item, verb: Verb) -> str:
         return "too many compensations wait on the stack"
     if any(outer.verdict is not None for outer in draft.containers(item)):
         return "what it is inside of is on its way to its end"
+    if verb.only_failed and (not item.done or not (item.ended or item.state is ItemState.FAULTED)):
+        return "there is no ended scatter of which some elements failed; redo it whole"
+    if verb.only_failed and len(item.earlier) >= MAX_EARLIER:
+        return f"it has been mended {MAX_EARLIER} times; redo it whole"
     if verb.kind is VerbKind.REPLACE:
         unknown = sorted(set(verb.changes) - CHANGEABLE)
         if unknown or not verb.changes:
@@ -229,11 +236,22 @@ def _redo(draft: Draft, item: Item, verb: Verb) -> str:
     for later in list(_downstream(draft, item)):
         if later.state is not ItemState.WAITING:
             give_verdict(draft, later, Verdict.AGAIN)
-    if item.state is not ItemState.WAITING:
+    if verb.only_failed:
+        draft.put(_leftover(item))
+    elif item.state is not ItemState.WAITING:
         give_verdict(draft, item, Verdict.AGAIN)
     if rescue:
         _rescued(draft, item)
     return ""
+
+
+def _leftover(item: Item) -> Item:
+    """The item, about to do what its last rounds left undone."""
+    return Item(
+        item.id, item.task, item.block, round=item.round, listings=item.listings, sizes=item.sizes, layout=item.layout,
+        done=item.done, kept=True, earlier=(item.work, *item.earlier), holders=item.holders, changes=item.changes,
+        bound=item.bound, bound_params=item.bound_params,
+    )  # fmt: skip
 
 
 def _downstream(draft: Draft, item: Item) -> Iterator[Item]:
