@@ -63,8 +63,19 @@ def _files(job: JobPattern, here: Place) -> Iterator[Finding]:
         for name, text in files.items():
             if not text or len(text) > 1000 or _NAME_CONTROL.search(text):
                 yield Finding((*here, kind, name), "say which file: 1 to 1,000 characters")
-    if job.result and (len(job.result) > 200 or _NAME_CONTROL.search(job.result) or "*" in job.result):
-        yield Finding((*here, "result"), "the result is one file, named without '*'")
+            elif kind == "outputs" and (text.startswith("/") or ".." in text.split("/")):
+                yield Finding(
+                    (*here, kind, name), "an output is a file inside the job's own folder; no '/' in front and no '..'"
+                )
+            elif kind == "inputs" and (name.startswith("/") or ".." in name.split("/")):
+                yield Finding(
+                    (*here, kind, name),
+                    "an input's name is a file inside the job's own folder; no '/' in front and no '..'",
+                )
+    if job.result and (
+        len(job.result) > 200 or _NAME_CONTROL.search(job.result) or re.search(r"[*]|^/|(^|/)[.][.](/|$)", job.result)
+    ):
+        yield Finding((*here, "result"), "the result is one file inside the job's own folder, named without '*'")
 
 
 def _numbers(job: JobPattern, here: Place) -> Iterator[Finding]:
