@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from scripts.flow_schema import PLACE, described
 from tests.domain.flows.generated import flows
 
@@ -109,6 +110,7 @@ def test_values_are_written_as_people_write_them() -> None:
 SHAPE = [
     ("name: f\ntasks: {a: {command: [x]}}", "1:1: say 'holdfast: 1'"),
     ("holdfast: 2\nname: f\ntasks: {a: {command: [x]}}", "1:1: holdfast: say 'holdfast: 1'"),
+    ("holdfast: true\nname: f\ntasks: {a: {command: [x]}}", "say 'holdfast: 1'"),
     ("holdfast: 1\ntasks: {a: {command: [x]}}", "1:1: 'name' is missing"),
     ("[1]", "1:1: a flow is needed here"),
     (flow_of("  a: {comand: [x]}"), "4:3: tasks.a: it does not say what it does"),
@@ -240,3 +242,46 @@ def test_the_parameters_of_a_case_are_checked() -> None:
     assert any("did you mean 'sample'" in message for message in messages)
     assert any("'sample' must be given" in message for message in messages)
     assert "larger than" in missing_params(flow, {"sample": "x" * 70_000})[0].message
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, 2.0, "", "x", "5 s", "4 GiB", "${params.a}", "true"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["x", "when", "tasks", "file"]), inner, max_size=2),
+    max_leaves=4,
+)  # fmt: skip
+
+
+def places(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Every place in a document."""
+    found = [at]
+    if isinstance(value, dict):
+        found += [place for key, one in value.items() for place in places(one, (*at, key))]
+    elif isinstance(value, list):
+        found += [place for key, one in enumerate(value) for place in places(one, (*at, key))]
+    return found
+
+
+@settings(max_examples=200)
+@given(flows(), st.data())
+def test_whatever_is_spoilt_schema_and_reader_agree_and_nothing_breaks(flow: Flow, data: st.DataObject) -> None:
+    document = json.loads(json.dumps(flow_to_json(flow)))
+    for _ in range(data.draw(st.integers(1, 2))):
+        *way, last = data.draw(st.sampled_from([place for place in places(document) if place]))
+        holder = document
+        for step in way:
+            holder = holder[step]
+        change = data.draw(st.sampled_from(["replace", "remove", "rename"]))
+        if change == "replace":
+            holder[last] = data.draw(JSON)
+        elif change == "remove":
+            del holder[last]
+        elif isinstance(holder, dict):
+            holder[data.draw(st.sampled_from(["when", "command", "run", "flow", "range", "watch", "nope"]))] = (
+                holder.pop(last)
+            )
+    _, findings = read_flow(document)
+    assert schema().is_valid(document) == (findings == []), findings
+    _, problems = check_document(document)
+    assert all(one.message for one in problems)
+    text = read_flow_text(json.dumps(document))
+    assert len(text.problems) == len(problems)

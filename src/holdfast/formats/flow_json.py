@@ -74,7 +74,7 @@ def check_document(data: object) -> tuple[Flow | None, list[Finding]]:
 def _flow(fields: Fields, data: object, at: Place, *, outer: bool = True) -> Flow:
     known = ["name", "params", "on_failure", "deadline", "flows", "tasks", "outputs", "description"]
     record = fields.record(data, at, ["holdfast", *known], what="a flow", needed=["name", "tasks"])
-    if outer and record.get("holdfast") != LANGUAGE:
+    if outer and (record.get("holdfast") != LANGUAGE or record.get("holdfast") is True):
         fields.wrong((*at, "holdfast") if "holdfast" in record else at, f"say 'holdfast: {LANGUAGE}', the version of this language")  # fmt: skip
     flows = fields.record(record.get("flows", {}), (*at, "flows"), None, what="sub-flows by name")
     return Flow(

@@ -273,3 +273,13 @@ def test_a_late_case_is_stopped_and_compensated() -> None:
     assert world.finished is not None
     assert world.finished.outcome is Outcome.FAILED
     assert world.undone == ["a@1!1.1"]
+
+
+def test_inner_tasks_see_the_values_of_every_block_around_them() -> None:
+    inner = Task("inner", JobPattern(("x", "${tasks.beside.result.n}", "${tasks.root.result.n}", "${iteration}")))
+    choose = Task("choose", ChoicePattern((Branch("yes", (inner,), "tasks.beside.result.n == 1"),)))
+    around = LoopPattern((Task("beside", JobPattern(("x",), result="r")), choose), 2)
+    flow = Flow("f", (Task("loop", around), Task("root", JobPattern(("x",), result="r"))))
+    world = World(flow, repeats=False).run_out()
+    scopes = [one.order.scope for one in world.commands if isinstance(one, SubmitJobs) and one.order.task == "inner"]
+    assert scopes == [{"tasks.beside.result.n": 1, "tasks.root.result.n": 1, "iteration": n} for n in (1, 2)]

@@ -20,7 +20,7 @@ from holdfast.domain.flows.commands import (
     SubmitJobs,
 )
 from holdfast.domain.flows.elements import indexes
-from holdfast.domain.flows.events import Verb, VerbKind
+from holdfast.domain.flows.events import FilesAppeared, Verb, VerbKind
 from holdfast.domain.flows.fan import bits_of
 from holdfast.domain.flows.flow import Compensation, Flow, Task, WhenFailed
 from holdfast.domain.flows.flow_pattern import Dimension, FilesOf, JobPattern, LoopPattern, RangeOf, Source, WatchOf
@@ -387,3 +387,13 @@ def test_what_did_not_fail_in_part_is_redone_whole() -> None:
     world = World(CHAIN, repeats=False)
     assert not Person(world)(VerbKind.REDO, "a", only_failed=True)
     assert "redo it whole" in world.answers["ann-1"].detail
+
+
+def test_jobs_that_appear_while_a_case_is_suspended_are_held() -> None:
+    task = Task("w", ECHO, scatter=(Dimension("file", WatchOf("*", until_quiet=60)),))
+    world = World(Flow("f", (task,)), repeats=False, files=9)
+    Person(world)(VerbKind.SUSPEND)
+    Person(world, "bob")(VerbKind.SUSPEND, "w")
+    world.send(FilesAppeared(9, "w@1", "file", "l", 4))
+    (submitted,) = (one for one in world.commands if isinstance(one, SubmitJobs))
+    assert (submitted.count, submitted.holders) == (4, ("case/ann", "w/bob"))

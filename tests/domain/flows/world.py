@@ -242,6 +242,7 @@ class World:
         assert numbers == sorted(numbers)
         if self.run.phase is Phase.FINISHED:
             assert self.finished is not None
+            assert self.timers == {}, "no timer outlives its case"
         else:
             assert waits_for(self.run), "an unfinished case waits for something"
 
