@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from time import process_time
 
+import pytest
 from tests.domain.flows.world import World
 
 from holdfast.domain.flows.commands import Outcome
@@ -84,3 +85,13 @@ def test_verbs_do_not_pile_up() -> None:
     assert size(world.run) < 150_000
     world.send(Verb(5000, "x" * (MAX_WORD + 1), VerbKind.RAISE, "a"))
     assert not world.answers["x" * (MAX_WORD + 1)].accepted
+
+
+def test_a_state_is_read_back_only_with_its_own_flow_and_by_a_release_that_knows_it() -> None:
+    world = World(Flow("f", (Task("a", JobPattern(("x",))),)))
+    plain = world.run.as_plain()
+    other = World(Flow("f", (Task("a", JobPattern(("y",))),))).plan
+    with pytest.raises(ValueError, match="pinned to flow"):
+        FlowRun.from_plain(other, plain)
+    with pytest.raises(ValueError, match="format 99"):
+        FlowRun.from_plain(world.plan, {**plain, "format": 99})

@@ -22,6 +22,10 @@ MAX_VERBS = 512
 one is refused, since it might be its repeat."""
 
 
+FORMAT = 1
+"""Of the state as it is carried. A release reads every earlier one."""
+
+
 class ItemState(StrEnum):
     """Where an item stands."""
 
@@ -227,6 +231,7 @@ class FlowRun:
     def as_plain(self) -> dict[str, Any]:
         """As JSON types, with the version of the flow that it belongs to."""
         return {
+            "format": FORMAT,
             "version": self.plan.version,
             "case": self.case,
             "params": self.params,
@@ -251,6 +256,8 @@ class FlowRun:
     @classmethod
     def from_plain(cls, plan: FlowPlan, data: Mapping[str, Any]) -> FlowRun:
         """Read a state back; its flow must be the one that the case is pinned to."""
+        if data["format"] > FORMAT:
+            raise ValueError(f"the state has format {data['format']}; this release reads up to {FORMAT}")
         if data["version"] != plan.version:
             raise ValueError(f"the case is pinned to flow {data['version']}, not {plan.version}")
         items = [Item.from_plain(item) for item in data["items"]]

@@ -1,0 +1,54 @@
+"""Whatever is sent to a case, it takes it in: nothing breaks, and the state can still be carried."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, get_args
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.domain.flows.generated import PARAMS, fates, flows
+from tests.domain.flows.test_messages import message_of
+from tests.domain.flows.world import World
+
+from holdfast.domain.flows.advance import advance
+from holdfast.domain.flows.events import Event
+from holdfast.domain.flows.flow import Flow
+from holdfast.domain.flows.flow_run import FlowRun, Phase
+from holdfast.domain.flows.waiting import waits_for
+
+EVENTS: st.SearchStrategy[Event] = st.one_of([message_of(kind) for kind in get_args(Event)])
+
+
+def aimed(event: Event, run: FlowRun, data: st.DataObject) -> Event:
+    """The event, most of the time about something that is there."""
+    works = [item.work for item in run.items.values()] + [entry.undo for entry in run.stack] + ["case"]
+    names = ["", *run.items, *(f"!{entry.number}" for entry in run.stack)]
+    changes: dict[str, Any] = {}
+    if hasattr(event, "work"):
+        changes["work"] = data.draw(st.sampled_from(works))
+    if hasattr(event, "timer"):
+        changes["timer"] = data.draw(st.sampled_from(works))
+    if hasattr(event, "item"):
+        changes["item"] = data.draw(st.sampled_from(names))
+        changes["round"] = None
+    if hasattr(event, "dimension"):
+        changes["dimension"] = data.draw(st.sampled_from(["v0", "v1", "file", "x"]))
+    return replace(event, **changes)
+
+
+@settings(max_examples=150)
+@given(flows(), st.integers(0, 2**32), PARAMS, st.data())
+def test_every_event_is_taken_in(flow: Flow, seed: int, params: dict[str, object], data: st.DataObject) -> None:
+    world = World(flow, seed=seed, fate=fates(seed, 20), params=params, repeats=False)
+    for _ in range(data.draw(st.integers(0, 10))):
+        world.step()
+    run = world.run
+    for _ in range(10):
+        event = aimed(data.draw(EVENTS), run, data)
+        run, _ = advance(run, event)
+        assert FlowRun.from_plain(world.plan, json.loads(json.dumps(run.as_plain()))) == run
+        assert run.phase is Phase.FINISHED or waits_for(run)
+        again, _ = advance(run, event)
+        assert again == run, f"a repeat of {event} changed the case"
