@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.domain.flows.generated import PARAMS, fates, flows
 from tests.domain.flows.world import World
 
+from holdfast.domain.flows.advance import undo_run
 from holdfast.domain.flows.commands import (
     CancelWork,
     ContinueWork,
@@ -18,13 +19,25 @@ from holdfast.domain.flows.commands import (
     SignalAncestors,
     StopWatch,
     SubmitJobs,
+    UndoCase,
 )
 from holdfast.domain.flows.elements import indexes
 from holdfast.domain.flows.events import FilesAppeared, Verb, VerbKind
 from holdfast.domain.flows.fan import bits_of
-from holdfast.domain.flows.flow import Compensation, Flow, Task, WhenFailed
-from holdfast.domain.flows.flow_pattern import Dimension, FilesOf, JobPattern, LoopPattern, RangeOf, Source, WatchOf
-from holdfast.domain.flows.flow_run import MAX_VERBS, ItemState, Phase
+from holdfast.domain.flows.flow import Compensation, Deadline, Flow, Task, WhenFailed
+from holdfast.domain.flows.flow_pattern import (
+    Dimension,
+    FilesOf,
+    JobPattern,
+    LoopPattern,
+    Pattern,
+    RangeOf,
+    Source,
+    SubflowPattern,
+    WatchOf,
+    WorkletPattern,
+)
+from holdfast.domain.flows.flow_run import MAX_VERBS, FlowRun, ItemState, Phase
 from holdfast.domain.flows.messages import event_from_plain
 from holdfast.domain.flows.waiting import For, waits_for
 
@@ -397,3 +410,47 @@ def test_jobs_that_appear_while_a_case_is_suspended_are_held() -> None:
     world.send(FilesAppeared(9, "w@1", "file", "l", 4))
     (submitted,) = (one for one in world.commands if isinstance(one, SubmitJobs))
     assert (submitted.count, submitted.holders) == (4, ("case/ann", "w/bob"))
+
+
+@pytest.mark.parametrize("pattern", [SubflowPattern("inner"), WorkletPattern("place")])
+def test_a_sub_case_that_completed_is_undone_by_its_own_compensations(pattern: Pattern) -> None:
+    inner = Flow("inner", (Task("x", ECHO, compensation=UNDO),))
+    tasks = (Task("a", ECHO, compensation=UNDO), Task("sub", pattern, after=("a",)), Task("bad", ECHO, after=("sub",)))
+    flows = {"inner": inner} if isinstance(pattern, SubflowPattern) else {}
+    world = World(Flow("f", tasks, flows=flows), fate=lambda task, index, undo: task != "bad").run_out()
+    assert world.undone == ["sub@1!2.1", "a@1!1.1"]
+    assert UndoCase("sub@1!2.1", "sub@1", 0) in world.commands
+    assert world.run.outcome is Outcome.FAILED
+
+
+def test_a_completed_case_is_undone_from_its_last_state() -> None:
+    world = World(CHAIN, repeats=False).run_out()
+    assert world.finished is not None
+    assert world.finished.left == 1
+    world.run, commands = undo_run(FlowRun.from_plain(world.plan, world.run.as_plain()), at=9)
+    assert undo_run(world.run, at=9) == (world.run, ())
+    world.finished = None
+    world.perform(commands)
+    world.run_out()
+    assert world.undone == ["a@1!1.1"]
+    assert world.run.outcome is Outcome.UNDONE
+    assert undo_run(world.run, at=9) == (world.run, ())
+
+
+def test_a_compensation_of_the_task_itself_comes_instead_of_those_inside() -> None:
+    inner = Flow("inner", (Task("x", ECHO),))
+    tasks = (Task("sub", SubflowPattern("inner"), compensation=UNDO), Task("bad", ECHO, after=("sub",)))
+    world = World(Flow("f", tasks, flows={"inner": inner}), fate=lambda task, index, undo: task != "bad").run_out()
+    assert world.undone == ["sub@1!1.1"]
+    assert not any(isinstance(one, UndoCase) for one in world.commands)
+
+
+def test_no_timer_of_what_is_inside_outlives_a_stopped_case() -> None:
+    late = Deadline(60)
+    inner = Task("inner", LoopPattern((Task("x", ECHO),), 2), deadline=late)
+    flow = Flow("f", (Task("outer", LoopPattern((inner,), 2)), Task("bad", ECHO)))
+    world = World(flow, repeats=False, fate=lambda task, index, undo: task != "bad")
+    end(world, "bad@1")
+    world.run_out()
+    assert world.run.outcome is Outcome.FAILED
+    assert world.timers == {}

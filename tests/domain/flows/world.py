@@ -25,6 +25,7 @@ from holdfast.domain.flows.commands import (
     StartTimer,
     StopWatch,
     SubmitJobs,
+    UndoCase,
     WatchFiles,
 )
 from holdfast.domain.flows.elements import elements
@@ -163,6 +164,11 @@ class World:
                 )
                 if index not in batch.ends:
                     batch.left.add(index)
+            case UndoCase(work, of, index):
+                task = self.batches[of, None].task
+                batch = self.batches.setdefault((work, None), Batch(work, task, undo=True, cases=True))
+                if index not in batch.ends:
+                    batch.left.add(index)
             case CancelWork(work):
                 for batch in self._of(work):
                     batch.cancelled = True
@@ -280,7 +286,8 @@ class World:
             self.undone.append(batch.work)
         if batch.cases:
             self.asked += [
-                CaseEnded(self.now, batch.work, index, batch.ends[index], {"n": index}) for index in sorted(ended)
+                CaseEnded(self.now, batch.work, index, batch.ends[index], {"n": index}, left=1)
+                for index in sorted(ended)
             ]
         elif batch.shard is None:
             result = self.results(batch.work) if well else None

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from holdfast.domain.flows.case_end import CASE_TIMER
-from holdfast.domain.flows.commands import Command, StartTimer
+from holdfast.domain.flows.commands import Command, Outcome, StartTimer
 from holdfast.domain.flows.draft import Draft
 from holdfast.domain.flows.elements import every, nearly_all
 from holdfast.domain.flows.endings import TOO_LARGE, fail_item, give_verdict, result_limit, stop
@@ -66,6 +66,16 @@ def advance(run: FlowRun, event: Event) -> tuple[FlowRun, tuple[Command, ...]]:
     if run.phase is Phase.FINISHED and not isinstance(event, Verb):
         return run, ()
     _take(draft, event)
+    settle(draft)
+    return draft.frozen()
+
+
+def undo_run(run: FlowRun, *, at: int) -> tuple[FlowRun, tuple[Command, ...]]:
+    """Undo a case that completed: its compensation stack is worked off. Any other case stays as it is."""
+    if run.outcome not in (Outcome.COMPLETED, Outcome.FORCED_COMPLETE):
+        return run, ()
+    draft = Draft(run, at)
+    draft.set(phase=Phase.COMPENSATING, ending=Ending.UNDO, outcome=None, outputs={}, reason="what started it failed")
     settle(draft)
     return draft.frozen()
 
@@ -127,16 +137,20 @@ def _shard_ended(draft: Draft, event: ShardEnded) -> None:
 
 
 def _case_ended(draft: Draft, event: CaseEnded) -> None:
-    item = draft.find(event.work)
-    if item is None or item.fan is None or item.fan.own is None or event.index < 0:
+    fan = draft.fan_of(event.work)
+    if fan is None or fan.own is None or not 0 <= event.index < fan.own.count:
         return
-    ended = 1 << event.index if event.index < item.fan.own.count else 0
+    ended = 1 << event.index
     own, _ = advance_shard(
-        item.fan.own, BatchEnded(well=ended if event.well else 0, bad=0 if event.well else ended, reason=event.reason)
+        fan.own, BatchEnded(well=ended if event.well else 0, bad=0 if event.well else ended, reason=event.reason)
     )
-    if own == item.fan.own:
+    if own == fan.own:
         return
-    item = draft.put(item, fan=replace(item.fan, own=own))
+    draft.set_fan(event.work, replace(fan, own=own))
+    item = draft.find(event.work)
+    if item is None:
+        return
+    item = draft.put(item, undoable=item.undoable | (ended if event.left else 0))
     if not item.sizes:
         large = size_of(event.outputs) > result_limit(draft, item)
         draft.put(item, outputs={} if large else event.outputs, result=TOO_LARGE if large else None)

@@ -58,7 +58,7 @@ def _step_stopping(draft: Draft) -> bool:
 
 def _step_compensating(draft: Draft) -> bool:
     if not draft.stack:
-        _finish(draft, Outcome.FAILED)
+        _finish(draft, Outcome.UNDONE if draft.run.ending is Ending.UNDO else Outcome.FAILED)
         return True
     entry = draft.stack[-1]
     if entry.fan is None:

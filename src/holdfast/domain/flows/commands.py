@@ -15,6 +15,8 @@ class Outcome(StrEnum):
     FAILED = "failed"
     """Every compensation has been run."""
     REMOVED = "removed"
+    UNDONE = "undone"
+    """It had completed; then the case that started it failed, and every compensation has been run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,17 @@ class StartCase:
     """The flow's version."""
     params: Mapping[str, object] = field(default_factory=dict)
     holders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UndoCase:
+    """Undo a sub-flow's case that completed: `undo_run` on its last state. Answered by `CaseEnded` with this ``work``, well when it is undone."""
+
+    work: str
+    """The try of the compensation."""
+    of: str
+    """The round that started the case."""
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +218,8 @@ class FinishCase:
     outputs: Mapping[str, object] = field(default_factory=dict)
     reason: str = ""
     left: int = 0
-    """Compensations that were not run: of a case that completed, or was removed on purpose."""
+    """Compensations that were not run: of a case that completed, or was removed on purpose. While the case that started it has not
+    ended, the state of a case that left some must be kept: it may have to be undone."""
 
 
 Command = (
@@ -213,6 +227,7 @@ Command = (
     | StartShard
     | GrowShard
     | StartCase
+    | UndoCase
     | BindWorklet
     | ListFiles
     | WatchFiles

@@ -29,6 +29,8 @@ class Entry:
     """The round that did it."""
     pieces: tuple[Piece, ...] = ()
     sizes: tuple[int, ...] = ()
+    cases: bool = False
+    """What was done are cases with compensations of their own: they are undone by working those off."""
     listings: Mapping[str, str] = field(default_factory=dict)
     scope: Mapping[str, object] = field(default_factory=dict)
     tries: int = 0
@@ -46,7 +48,7 @@ class Entry:
     def as_plain(self) -> dict[str, Any]:
         out: dict[str, Any] = {"number": self.number, "item": self.item, "task": self.task, "work": self.work}
         out["pieces"] = [list(piece) for piece in self.pieces]
-        for name in ("sizes", "listings", "scope", "tries", "held", "reason"):
+        for name in ("sizes", "cases", "listings", "scope", "tries", "held", "reason"):
             value = getattr(self, name)
             if value:
                 out[name] = list(value) if name == "sizes" else value
@@ -64,6 +66,7 @@ class Entry:
             work=data["work"],
             pieces=tuple(Piece(*piece) for piece in data["pieces"]),
             sizes=tuple(data.get("sizes", ())),
+            cases=data.get("cases", False),
             listings=data.get("listings", {}),
             scope=data.get("scope", {}),
             tries=data.get("tries", 0),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.domain.flows.commands import Command, ContinueWork, HoldWork, Report
+from holdfast.domain.flows.commands import CancelTimer, Command, ContinueWork, HoldWork, Report
 from holdfast.domain.flows.compensation import Entry
 from holdfast.domain.flows.fan import Fan
 from holdfast.domain.flows.flow import Task
@@ -78,6 +78,8 @@ class Draft:
     def close_blocks(self, item: Item) -> None:
         """Forget the items inside a loop or choice."""
         for inner in list(self.within(item)):
+            if inner.timer:
+                self.say(CancelTimer(inner.work))
             del self.items[inner.id]
 
     def container(self, item: Item) -> Item | None:

@@ -65,6 +65,8 @@ class CaseEnded:
     well: bool
     outputs: Mapping[str, object] = field(default_factory=dict)
     reason: str = ""
+    left: int = 0
+    """Compensations that it left, as its last command says."""
 
 
 @dataclass(frozen=True, slots=True)

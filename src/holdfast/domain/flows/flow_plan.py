@@ -70,7 +70,7 @@ def most_compensations(tasks: tuple[Task, ...]) -> int:
     """How many compensations one run through these tasks can push."""
     most = 0
     for task in tasks:
-        most += task.compensation is not None
+        most += task.compensation is not None or isinstance(task.pattern, SubflowPattern | WorkletPattern)
         inner = sum(most_compensations(body.tasks) for body in bodies(task.pattern))
         most += inner * (task.pattern.maximum if isinstance(task.pattern, LoopPattern) else 1)
     return most

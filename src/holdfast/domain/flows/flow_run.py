@@ -75,6 +75,7 @@ class Ending(StrEnum):
     FAIL = "fail"
     FORCE_COMPLETE = "force-complete"
     REMOVE = "remove"
+    UNDO = "undo"
     RESTART = "restart"
 
 
@@ -118,6 +119,8 @@ class Item:
     layout: tuple[Piece, ...] = ()
     done: tuple[Piece, ...] = ()
     """Of a scatter of which elements failed: how it was cut, and the elements that ended well in this round or earlier ones."""
+    undoable: int = 0
+    """Elements that are cases and left compensations of their own."""
     kept: bool = False
     """This round does only what earlier ones left."""
     earlier: tuple[str, ...] = ()

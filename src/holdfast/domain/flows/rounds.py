@@ -13,12 +13,13 @@ from holdfast.domain.flows.commands import (
     StartShard,
     StopWatch,
     SubmitJobs,
+    UndoCase,
     WatchFiles,
     WorkOrder,
 )
 from holdfast.domain.flows.compensation import Entry
 from holdfast.domain.flows.draft import Draft
-from holdfast.domain.flows.elements import every, indexes
+from holdfast.domain.flows.elements import every, indexes, nearly_all
 from holdfast.domain.flows.expression import as_text, fill
 from holdfast.domain.flows.fan import (
     DIRECT_JOBS,
@@ -26,6 +27,7 @@ from holdfast.domain.flows.fan import (
     Fan,
     Piece,
     Tally,
+    bits_of,
     done_pieces,
     rest,
     skip_of,
@@ -262,9 +264,15 @@ def cancel_round(draft: Draft, item: Item) -> None:
 
 def push_compensation(draft: Draft, item: Item) -> None:
     """Remember how to undo the elements of a round that ended well."""
-    if draft.task(item).compensation is None or item.fan is None:
+    if item.fan is None:
         return
+    cases = draft.task(item).compensation is None
     pieces = done_pieces(item.fan)
+    if cases:
+        # Without a compensation of its own, what a sub-flow has done is undone by those inside it.
+        own = item.fan.own
+        undoable = item.undoable & own.well if own is not None else 0
+        pieces = (Piece(0, own.count, nearly_all(undoable, own.count)),) if own is not None and undoable else ()
     if not pieces:
         return
     number = draft.run.pushed + 1
@@ -277,6 +285,7 @@ def push_compensation(draft: Draft, item: Item) -> None:
             work=item.work,
             pieces=pieces,
             sizes=item.sizes,
+            cases=cases,
             listings={name: listing for name, (listing, _) in item.listings.items()},
             scope=bound(draft, item, draft.place(item).undo_wants, params=False),
         )
@@ -291,6 +300,12 @@ def undo_size(draft: Draft, item: Item) -> int:
 def run_entry(draft: Draft, entry: Entry) -> Entry:
     """Begin the next try of a compensation."""
     entry = replace(entry, tries=entry.tries + 1)
+    if entry.cases:
+        (piece,) = entry.pieces
+        own, _ = start_own(first=0, count=piece.size, skip=skip_of(piece))
+        for index in indexes(bits_of(piece)):
+            draft.say(UndoCase(entry.undo, entry.work, index))
+        return replace(entry, fan=Fan(own=own))
     wants = draft.plan.tasks[entry.task].undo_wants
     params = {".".join(path): _param(draft, path) for path in wants if path[0] == "params"}
     order = WorkOrder(
