@@ -12,7 +12,8 @@ started_at() { # clock ticks since boot, so that a reused pid is never taken for
 
 alive() { # alive PIDFILE
   local pid ticks
-  [ -s "$1" ] && read -r pid ticks <"$1" && [ "$(started_at "$pid")" = "$ticks" ]
+  # Without ticks it died before they could be read.
+  [ -s "$1" ] && read -r pid ticks <"$1" && [ -n "$ticks" ] && [ "$(started_at "$pid")" = "$ticks" ]
 }
 
 pid_of() { local pid _; alive "$1" && read -r pid _ <"$1" && echo "$pid"; }
