@@ -18,7 +18,7 @@ from tests.contracts.examples import NOW, job, record
 
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.sql.tables import layout
-from holdfast.domain.jobs.job_document import State, lane_of
+from holdfast.domain.jobs.job_document import State, Tie, lane_of
 from holdfast.domain.jobs.resources import Resources
 from holdfast.ports.errors import Permanent, Transient
 from holdfast.ports.job_store import Change, JobQuery, Unknown, Version, Written
@@ -112,6 +112,21 @@ class TestSqlite:
         await store.database.run(update(layout).values(number=99))
         with pytest.raises(Permanent, match="99"):
             await store.open()
+
+    async def test_tables_of_the_first_layout_are_brought_up_to_date(self, store: SqlJobStore) -> None:
+        for index in ("jobs_case", "jobs_ended"):
+            await store.database.run(text(f"DROP INDEX {index}"))
+        for column in ("case", "work", "ended"):
+            await store.database.run(text(f'ALTER TABLE jobs DROP COLUMN "{column}"'))
+        await store.database.run(text("DROP TABLE slips"))
+        await store.database.run(update(layout).values(number=1))
+        await store.open()
+        tied = job("tied", tie=Tie("c", "w@1", "f", -1, 0, 1), state=State.COMPLETED)
+        (result,) = await store.write([Change(tied, None)])
+        assert isinstance(result, Written)
+        found = await store.search(JobQuery(at_least={"ended": 0}, anyof={"case": ["c"]}), sort="ended")
+        assert [one.document for one in found.jobs] == [tied]
+        await store.open()  # once more changes nothing
 
     async def test_keys_and_numbers_that_no_index_takes_are_refused_for_good(self, store: SqlJobStore) -> None:
         for document in (

@@ -19,8 +19,10 @@ from tests.contracts.room import Room, Stores
 
 from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
 from holdfast.adapters.opensearch.pilot_store import OpenSearchPilotStore
+from holdfast.adapters.opensearch.slip_store import OpenSearchSlipStore
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.sql.pilot_store import SqlPilotStore
+from holdfast.adapters.sql.slip_store import SqlSlipStore
 from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.ports.job_store import Change, JobStore, Written
 
@@ -30,7 +32,7 @@ CLOSED_PORT = 9
 
 def _sql(url: str, schema: str | None = None) -> Stores:
     jobs = SqlJobStore(url, schema=schema)
-    return Stores(jobs, SqlPilotStore(jobs.database))
+    return Stores(jobs, SqlPilotStore(jobs.database), SqlSlipStore(jobs.database))
 
 
 class SqliteRoom:
@@ -84,7 +86,7 @@ class OpenSearchRoom:
 
     def _at(self, hosts: tuple[str, ...], timeout: float) -> Stores:
         jobs = OpenSearchJobStore(hosts, prefix=self._prefix, timeout=timeout)
-        return Stores(jobs, OpenSearchPilotStore(jobs.cluster))
+        return Stores(jobs, OpenSearchPilotStore(jobs.cluster), OpenSearchSlipStore(jobs.cluster))
 
     async def clear(self) -> None:
         async with httpx.AsyncClient(base_url=self._hosts[0], timeout=60) as client:

@@ -15,6 +15,7 @@ from holdfast.domain.jobs.job_document import (
     Outcome,
     Phase,
     State,
+    Tie,
     Token,
 )
 from holdfast.domain.jobs.resources import Resources
@@ -70,6 +71,13 @@ def many_jobs(count: int = 120) -> list[JobDocument]:
     return [_any_job(dice) for _ in range(count)]
 
 
+def _any_tie(dice: random.Random) -> Tie | None:
+    if dice.random() < 0.5:
+        return None
+    case, work = dice.choice(["c1", "c2", ODD_TEXTS[1]]), dice.choice(["align@1", "loop@1/2/align@3"])
+    return Tie(case, work, "f" * 64, dice.choice([-1, 3]), dice.randrange(9), dice.choice([0, 9, 9]), "r.json")
+
+
 def _any_job(dice: random.Random) -> JobDocument:
     tenant = dice.choice(["alpha", "beta", "gamma"])
     resources = Resources(
@@ -101,6 +109,7 @@ def _any_job(dice: random.Random) -> JobDocument:
     elif attempt:
         code = dice.choice([None, 0, 1, 137])
         last = Ending(Token(0, attempt), "claim", Outcome.OK if code == 0 else Outcome.FAULT, exit_code=code, host=host)
+    tie = _any_tie(random.Random(made.id))
     delivery = made.delivery
     if delivery is not None:
         delivery = Delivery(delivery.url, tries=1, due=dice.choice([None, NOW + dice.randrange(99)]))
@@ -115,6 +124,7 @@ def _any_job(dice: random.Random) -> JobDocument:
         faults=dice.randrange(3),
         releases=dice.randrange(3),
         delivery=delivery,
+        tie=tie,
         changed=NOW + dice.randrange(1000),
         retry=RetryPolicy(max_attempts=3),
     )

@@ -9,13 +9,15 @@ from typing import NamedTuple, Protocol
 
 from holdfast.ports.job_store import JobStore
 from holdfast.ports.pilot_store import PilotStore
+from holdfast.ports.slip_store import SlipStore
 
 
 class Stores(NamedTuple):
-    """Both stores of one adapter instance; opening and closing the job store does so for both."""
+    """The stores of one adapter instance; opening and closing the job store does so for all."""
 
     jobs: JobStore
     pilots: PilotStore
+    slips: SlipStore
 
 
 class Room(Protocol):

@@ -19,6 +19,7 @@ from holdfast.domain.jobs.job_document import (
     Outcome,
     Phase,
     State,
+    Tie,
     Token,
     Transition,
     search_fields,
@@ -41,7 +42,7 @@ _CONVERTED = frozenset({"resources", "state", "history"})
 _DERIVED = frozenset(
     {
         "slot", "lane", "rank", "resource_class", "retries", "held", "pilot", "host", "cpus", "memory", "disk", "gpus",
-        "overdue", "notify_due", "exit_code",
+        "overdue", "notify_due", "exit_code", "case", "work", "ended",
     }
 )  # fmt: skip
 _USUAL = frozenset(_PLAIN) | _CONVERTED | _DERIVED
@@ -145,6 +146,19 @@ def retry_from_json(data: Mapping[str, Any]) -> RetryPolicy:
     return RetryPolicy(data["max_attempts"], data["wait"], WhenExhausted(data["when_exhausted"]))
 
 
+def tie_to_json(tie: Tie) -> Json:
+    out = tie._asdict()
+    if not tie.result:
+        del out["result"]
+    return out
+
+
+def tie_from_json(data: Mapping[str, Any]) -> Tie:
+    return Tie(
+        data["case"], data["work"], data["flow"], data["shard"], data["place"], data["of"], data.get("result", "")
+    )
+
+
 _ENDING_FACTS = ("exit_code", "signal", "started", "wall", "cpu", "peak_memory")
 
 
@@ -193,6 +207,7 @@ _OPTIONAL_WRITERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("held_end", ending_to_json),
     ("last", ending_to_json),
     ("delivery", delivery_to_json),
+    ("tie", tie_to_json),
 )
 _FILLED = ("parameters", "team", "labels", "holders", "overlap_possible", "confirmations")
 """Fields that are left out when there is nothing in them."""
@@ -217,11 +232,12 @@ _OPTIONAL_READERS: dict[str, Callable[[Any], Any]] = {
     "last": ending_from_json,
     "retry": retry_from_json,
     "delivery": delivery_from_json,
+    "tie": tie_from_json,
 }
 _DEFAULTS: Json = {
     "index": None, "parameters": {}, "team": "", "labels": {}, "expected_runtime": None, "retry": _NO_RETRY, "phase": None,
     "claim": None, "former_claim": None, "holders": (), "held_end": None, "last": None, "winner": None,
-    "overlap_possible": False, "confirmations": 0, "delivery": None, "extra": {},
+    "overlap_possible": False, "confirmations": 0, "delivery": None, "tie": None, "extra": {},
 }  # fmt: skip
 
 

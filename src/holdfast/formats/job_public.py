@@ -63,6 +63,8 @@ def job_public(document: JobDocument, version: str | None = None) -> Json:
             "attempt": document.winner.token.attempt, "manifest": manifest_public(document.winner.manifest),
         } if document.winner else None,
         "callback": {"url": delivery.url, "tries": delivery.tries, "done": delivery.done} if delivery else None,
+        "case": document.tie.case if document.tie else None,
+        "work": document.tie.work if document.tie else None,
         "overlap_possible": document.overlap_possible,
         "version": version,
     }  # fmt: skip

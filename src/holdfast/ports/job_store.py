@@ -93,12 +93,13 @@ class JobQuery:
 
 
 TEXT_FIELDS = frozenset(
-    {"id", "name", "owner", "team", "specification", "pilot", "host", "lane", "resource_class", "phase"}
+    {"id", "name", "owner", "team", "specification", "pilot", "host", "lane", "resource_class", "phase", "case", "work"}
 )
 NUMBER_FIELDS = frozenset(
     {
         "priority", "expected_runtime", "retries", "faults", "releases", "attempt", "generation", "index", "exit_code",
         "cpus", "memory", "disk", "gpus", "created", "changed", "not_before", "overdue", "notify_due", "rank", "slot",
+        "ended",
     }
 )  # fmt: skip
 COUNT_FIELDS = TEXT_FIELDS - {"id"} | {"state", "priority", "retries", "tenant", "held", "exit_code"}

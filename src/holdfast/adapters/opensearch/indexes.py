@@ -34,9 +34,12 @@ The queue is not kept in the order of rank (`index.sort`): with a million jobs w
 took 1.4 times as long; what was measured, and how surely, is in decision 11.
 """
 
+_INDEXED = RANGES | {"ended"}
+"""The ends of cases' jobs are looked for by their time, again and again, among many more that have none."""
+
 JOB_FIELDS: Mapping[str, Any] = {
     **dict.fromkeys(sorted(TEXT_FIELDS - {"id"}), _WORD),
-    **{name: _NUMBER if name in RANGES else _BARE_NUMBER for name in sorted(NUMBER_FIELDS)},
+    **{name: _NUMBER if name in _INDEXED else _BARE_NUMBER for name in sorted(NUMBER_FIELDS)},
     "id": _SHOWN,
     "tenant": _WORD,
     "state": _WORD,
@@ -50,6 +53,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "records": {"id": _SHOWN, "tenant": _WORD, "kind": _WORD, "job": _WORD, "at": _NUMBER},
     "pilots": {"id": _SHOWN, "tenant": _WORD, "state": _WORD, "registered": _NUMBER},
     "beats": {"sheet": _SHOWN, "server": _WORD},
+    "slips": {"id": _SHOWN, "tenant": _WORD, "kind": _WORD},
 }
 
 SAFE_WITH_COPIES = (3, 7)

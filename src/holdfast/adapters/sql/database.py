@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Executable, insert, make_url, select
+from sqlalchemy import Connection, Executable, insert, make_url, select, text, update
 
 from holdfast.adapters.sql.dialects import Dialect, Postgres, Sqlite
 from holdfast.adapters.sql.errors import translated
 from holdfast.adapters.sql.rows import Row
-from holdfast.adapters.sql.tables import LAYOUT, layout, metadata
+from holdfast.adapters.sql.tables import ADDED, LAYOUT, jobs, layout, metadata
 from holdfast.ports.errors import Permanent
 
 ANSWER_SECONDS = 30.0
@@ -42,6 +42,9 @@ class SqlDatabase:
                 number = (await connection.execute(select(layout.c.number))).scalar()
                 if number is None:
                     await connection.execute(insert(layout).values(number=LAYOUT))
+                elif number < LAYOUT:
+                    await connection.run_sync(_grow, number)
+                    await connection.execute(update(layout).values(number=LAYOUT))
         if number is not None and number > LAYOUT:
             raise Permanent(f"the tables have layout {number}; this release knows {LAYOUT}")
 
@@ -60,3 +63,16 @@ class SqlDatabase:
         with translated():
             async with self.dialect.writer.begin() as connection:
                 await connection.execute(statement)
+
+
+def _grow(connection: Connection, number: int) -> None:
+    """Bring the tables of an older layout up to ours; inside the transaction that holds the lock."""
+    quote = connection.dialect.identifier_preparer.quote
+    for later in range(number + 1, LAYOUT + 1):
+        columns, indexes = ADDED[later]
+        for column in columns:
+            kind = column.type.compile(connection.dialect)
+            connection.execute(text(f"ALTER TABLE jobs ADD COLUMN {quote(column.name)} {kind}"))
+        for index in jobs.indexes:
+            if index.name in indexes:
+                index.create(connection)

@@ -64,7 +64,7 @@ def job_row(document: JobDocument, version: int) -> Row:
     for number in numbers:
         if number is not None and not -LARGEST <= number <= LARGEST:
             raise Permanent(f"job {document.id!r} has a number beyond 64 bits: {number}")
-    for key in (document.id, document.specification, derived_text[0], derived_text[2]):
+    for key in (document.id, document.specification, derived_text[0], derived_text[2], derived_text[4]):
         check_key(key, document.id)
     labels = None
     if document.labels:

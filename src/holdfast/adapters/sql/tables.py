@@ -6,6 +6,8 @@ it stand the fields that are searched: derived at each write, never read back in
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -21,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-LAYOUT = 1
+LAYOUT = 2
 """The layout of the tables; a store with a newer one is refused."""
 
 metadata = MetaData()
@@ -35,13 +37,16 @@ OWN_NUMBERS = (
     "priority", "expected_runtime", "faults", "releases", "attempt", "generation", "index", "created", "changed",
     "not_before",
 )  # fmt: skip
-DERIVED_TEXT = ("lane", "resource_class", "pilot", "host")
+DERIVED_TEXT = ("lane", "resource_class", "pilot", "host", "case", "work")
 DERIVED_NUMBERS = (
-    "slot", "rank", "retries", "cpus", "memory", "disk", "gpus", "overdue", "notify_due", "exit_code",
+    "slot", "rank", "retries", "cpus", "memory", "disk", "gpus", "overdue", "notify_due", "exit_code", "ended",
 )  # fmt: skip
 _MAY_LACK = frozenset(
-    {"team", "phase", "expected_runtime", "index", "pilot", "host", "overdue", "notify_due", "exit_code"}
-)
+    {
+        "team", "phase", "expected_runtime", "index", "pilot", "host", "overdue", "notify_due", "exit_code", "case", "work",
+        "ended",
+    }
+)  # fmt: skip
 
 jobs = Table(
     "jobs",
@@ -71,6 +76,8 @@ _partial(
 _partial("jobs_pilot", "pilot", where="pilot IS NOT NULL")
 _partial("jobs_overdue", "overdue", "id", where="overdue IS NOT NULL")
 _partial("jobs_notify", "notify_due", "id", where="notify_due IS NOT NULL")
+_partial("jobs_case", "case", "created", "id", where='"case" IS NOT NULL')
+_partial("jobs_ended", "ended", "id", where="ended IS NOT NULL")
 _partial("jobs_running", "tenant", "created", "id", where="state = 'running'")
 _partial("jobs_faulted", "tenant", "created", "id", where="state = 'faulted'")
 Index("jobs_created", jobs.c.tenant, jobs.c.created, jobs.c.id)
@@ -124,5 +131,22 @@ sheets = Table(
     PrimaryKeyConstraint("server", "bucket"),
     postgresql_with=_OFTEN_REWRITTEN,
 )
+
+slips = Table(
+    "slips",
+    metadata,
+    Column("id", _TEXT, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("tenant", _TEXT, nullable=False),
+    Column("kind", _TEXT, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    postgresql_with=_OFTEN_REWRITTEN,
+)
+Index("slips_kind", slips.c.kind, slips.c.id)
+
+ADDED: dict[int, tuple[tuple[Column[Any], ...], tuple[str, ...]]] = {
+    2: ((jobs.c.case, jobs.c.work, jobs.c.ended), ("jobs_case", "jobs_ended")),
+}
+"""The columns and indexes of jobs that came with a layout; whole tables are made where they are missing."""
 
 layout = Table("layout", metadata, Column("number", Integer, primary_key=True, autoincrement=False))

@@ -126,6 +126,29 @@ class Delivery:
     done: bool = False
 
 
+class Tie(NamedTuple):
+    """The work item that asked for a job, and whom to tell of its end."""
+
+    case: str
+    work: str
+    """The round of the item."""
+    flow: str
+    """The version of the flow."""
+    shard: int
+    """The shard that looks after the job; -1: the case itself."""
+    place: int
+    """Its place among the jobs that the same shard or case looks after."""
+    of: int
+    """How many they are, as far as was known when the job was made; 0: nobody waits for its end."""
+    result: str = ""
+    """The output whose content is the item's result."""
+
+    @property
+    def room(self) -> str:
+        """Names the jobs that are looked after together."""
+        return f"{self.case}:{self.work}:{self.shard}"
+
+
 @dataclass(frozen=True)
 class JobDocument:
     """Everything that is decided about one job. Times are milliseconds since 1970 in UTC.
@@ -173,6 +196,8 @@ class JobDocument:
     confirmations: int = 0
     """Raised by a confirming write, which changes nothing else."""
     delivery: Delivery | None = None
+    tie: Tie | None = None
+    """Only of jobs that a case asked for."""
     rev: int = 0
     """Counts transitions; stories and audits are ordered by it, not by clocks."""
     history: tuple[Transition, ...] = ()
@@ -275,4 +300,10 @@ def search_fields(document: JobDocument) -> dict[str, object]:
             fields["overdue"] = claim.granted + 1000 * document.expected_runtime
     if document.delivery is not None and document.delivery.due is not None:
         fields["notify_due"] = document.delivery.due
+    tie = document.tie
+    if tie is not None:
+        fields["case"] = tie.case
+        fields["work"] = tie.work
+        if tie.of and document.state in FINAL:
+            fields["ended"] = document.changed
     return fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from holdfast.domain.jobs.job_document import Delivery, JobDocument, State, Transition
+from holdfast.domain.jobs.job_document import Delivery, JobDocument, State, Tie, Transition
 from holdfast.domain.jobs.lifecycle import Event
 from holdfast.domain.jobs.resources import Resources
 from holdfast.domain.jobs.specification import Specification
@@ -28,6 +28,11 @@ class Submission:
     not_before: int = 0
     callback: str | None = None
     held: bool = False
+    holders: tuple[str, ...] = ()
+    """Others than the owner who hold it from the start."""
+    tie: Tie | None = None
+    generation: int = 0
+    """Above 0: the store lost the job's document and it is made once more."""
 
 
 def new_job(submission: Submission, *, job: str, now: int, by: str) -> JobDocument:
@@ -50,7 +55,9 @@ def new_job(submission: Submission, *, job: str, now: int, by: str) -> JobDocume
         expected_runtime=submission.expected_runtime,
         retry=spec.retry,
         not_before=submission.not_before,
-        holders=(submission.owner,) if submission.held else (),
+        holders=((submission.owner,) if submission.held else ()) + submission.holders,
+        generation=submission.generation,
+        tie=submission.tie,
         delivery=Delivery(url=submission.callback) if submission.callback else None,
         rev=1,
         history=(Transition(1, now, Event.CREATE.value, State.AVAILABLE.value, 0, by, ""),),

@@ -1,0 +1,69 @@
+"""Slips on PostgreSQL or SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import select
+
+from holdfast.adapters.sql.database import SqlDatabase
+from holdfast.adapters.sql.errors import VENDOR_ERRORS, meaning
+from holdfast.adapters.sql.rows import TERM, Row, body_of, check_key, escaped, to_json, unescaped
+from holdfast.adapters.sql.tables import slips
+from holdfast.ports.job_store import MAX_PAGE, Conflicted, Unknown, Version, WriteResult, Written
+from holdfast.ports.slip_store import Slip, StoredSlip
+
+
+class SqlSlipStore:
+    """Fills the port `SlipStore`, in the database of the job store, which opens and closes it."""
+
+    def __init__(self, database: SqlDatabase) -> None:
+        self.database = database
+
+    async def put(self, slips: Sequence[tuple[Slip, Version | None]]) -> Sequence[WriteResult]:
+        return await self._put(slips)
+
+    async def _put(self, wanted: Sequence[tuple[Slip, Version | None]]) -> Sequence[WriteResult]:
+        creates: list[Row] = []
+        rewrites: list[Row] = []
+        for slip, expected in wanted:
+            check_key(slip.id, slip.id)
+            body = to_json(slip.body, f"slip {slip.id!r}")
+            row = (escaped(slip.id), _next(expected), escaped(slip.tenant), escaped(slip.kind), body)
+            if expected is None:
+                creates.append(row)
+            elif expected.term == TERM:
+                rewrites.append(row)
+        if not creates and not rewrites:
+            return [Conflicted("a version of another store") for _ in wanted]
+        try:
+            done = await self.database.dialect.write(slips, creates, rewrites)
+        except VENDOR_ERRORS as error:
+            return [Unknown(str(meaning(error)))] * len(wanted)
+        return [
+            Written(Version(_next(expected), TERM))
+            if escaped(slip.id) in done and (expected is None or expected.term == TERM)
+            else Conflicted("it is not at the expected version")
+            for slip, expected in wanted
+        ]
+
+    async def get(self, slips: Sequence[str]) -> Mapping[str, StoredSlip]:
+        found = await self._read(slips)
+        return {one.slip.id: one for one in found}
+
+    async def _read(self, names: Sequence[str]) -> Sequence[StoredSlip]:
+        wanted = self.database.dialect.any_of(slips.c.id, [escaped(one) for one in names])
+        return [_stored(row) for row in await self.database.rows(select(slips).where(wanted))]
+
+    async def find(self, kind: str) -> Sequence[StoredSlip]:
+        wanted = select(slips).where(slips.c.kind == escaped(kind)).order_by(slips.c.id).limit(MAX_PAGE)
+        return [_stored(row) for row in await self.database.rows(wanted)]
+
+
+def _next(expected: Version | None) -> int:
+    return 1 if expected is None else expected.number + 1
+
+
+def _stored(row: Row) -> StoredSlip:
+    name, version, tenant, kind, body = row
+    return StoredSlip(Slip(unescaped(name), unescaped(tenant), unescaped(kind), body_of(body)), Version(version, TERM))
