@@ -17,7 +17,7 @@ from rich.console import Console
 from holdfast.apps.server.app import HttpServer, listening, make_app, server_config, until_told
 from holdfast.apps.settings import Settings
 from holdfast.apps.tokens import make_token, write_private
-from holdfast.apps.wiring import KeeperParts, ServerParts, make_parts, run_loops, stop
+from holdfast.apps.wiring import KeeperParts, ServerParts, WorkerParts, make_parts, run_loops, stop
 from holdfast.client import BadSettings
 from holdfast.client.settings import find_server, places
 from holdfast.ports.errors import Permanent
@@ -28,6 +28,7 @@ DAY = 86_400
 async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
     """Start all parts in this process and a pilot beside it; stop them together."""
     own = listening(settings)
+    settings = settings.model_copy(update={"outputs": (*settings.outputs, settings.state / "outputs")})
     parts = make_parts(settings)
     services = ServerParts(parts)
     server = _Inside(server_config(make_app(services), settings))
@@ -37,7 +38,10 @@ async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
     if serving.done():
         serving.result()
         raise Permanent("the server did not start; -v says more")
-    keeper = asyncio.create_task(run_loops(KeeperParts(parts).loops()))
+    loops = KeeperParts(parts).loops()
+    if parts.engine is not None:
+        loops["worker"] = WorkerParts(parts, services).run
+    keeper = asyncio.create_task(run_loops(loops))
     pilot = await _start_pilot(settings, slots, verbose=verbose)
     _welcome(settings, slots)
     await until_told()

@@ -39,6 +39,9 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
 Store = Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or opensearch://HOST:PORT/PREFIX")]
 
 
+Temporal = Annotated[str | None, typer.Option(help="HOST:PORT of Temporal, for cases.")]
+
+
 @app.command(rich_help_panel=PROCESSES)
 def server(
     listen: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
@@ -67,6 +70,16 @@ def keeper(
 
     _logs(verbose=verbose)
     _run(keep(load(store=store, lease=lease)))
+
+
+@app.command(rich_help_panel=PROCESSES)
+def worker(store: Store = None, temporal: Temporal = None, verbose: Verbose = False) -> None:
+    """Run one worker: cases and their shards, on Temporal. Any number may run."""
+    from holdfast.apps.settings import load
+    from holdfast.apps.worker import work
+
+    _logs(verbose=verbose)
+    _run(work(load(store=store, temporal=temporal)))
 
 
 @app.command(

@@ -43,6 +43,21 @@ class Settings(BaseModel):
     scan_every: float = Field(default=1.0, gt=0)
     """Seconds between the keeper's looks at the beats."""
 
+    temporal: str = ""
+    """Where cases live: HOST:PORT of Temporal; empty: this domain runs jobs only."""
+    temporal_namespace: str = "default"
+    task_queue: str = "holdfast"
+    outputs: tuple[Path, ...] = ()
+    """Folders under which pilots put outputs and this process can read them; results of tasks are read there."""
+    relay_every: float = Field(default=0.5, gt=0)
+    """Seconds between the keeper's looks for ended jobs of cases."""
+    relay_patience: float = Field(default=30.0, gt=0)
+    """Seconds that ends wait to be told to their case together with others."""
+    history_limit: int = Field(default=4000, ge=20, le=8000)
+    """Events after which a case or shard goes on in a new run."""
+    look_after: float = Field(default=600.0, gt=0)
+    """Seconds without news after which a case or shard looks itself how its jobs stand."""
+
     @property
     def key_file(self) -> Path:
         return self.signing_key or self.state / "signing-key"
@@ -67,7 +82,7 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
             raise Permanent(f"the settings file {path} cannot be read: {error}") from error
     for name in Settings.model_fields:
         if (text := environment.get(f"HOLDFAST_{name.upper()}")) is not None:
-            values[name] = tuple(filter(None, text.split(","))) if name == "callback_hosts" else text
+            values[name] = tuple(filter(None, text.split(","))) if name in ("callback_hosts", "outputs") else text
     values |= {name: value for name, value in flags.items() if value is not None}
     try:
         return Settings.model_validate(values)

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import structlog
@@ -17,39 +17,51 @@ from holdfast.adapters.httpx.notify import HttpxNotify
 from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
 from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
 from holdfast.adapters.opensearch.pilot_store import OpenSearchPilotStore
+from holdfast.adapters.opensearch.slip_store import OpenSearchSlipStore
 from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.sql.pilot_store import SqlPilotStore
+from holdfast.adapters.sql.slip_store import SqlSlipStore
 from holdfast.adapters.system.clock import RandomIds, SystemClock
+from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.settings import Settings
-from holdfast.ports.errors import Permanent
+from holdfast.ports.errors import Permanent, Transient
 from holdfast.ports.identity import Identity
 from holdfast.ports.job_store import JobStore
 from holdfast.ports.notify import Notify
 from holdfast.ports.pilot_store import PilotStore
+from holdfast.ports.slip_store import SlipStore
 from holdfast.services.claim_jobs import ClaimJobs
 from holdfast.services.end_jobs import EndJobs
+from holdfast.services.flow_ends import FlowEnds
 from holdfast.services.follow_jobs import FollowJobs
 from holdfast.services.hold_channels import HoldChannels
 from holdfast.services.keep_beats import KeepBeats
+from holdfast.services.keep_flows import KeepFlows
+from holdfast.services.keep_gates import KeepGates
 from holdfast.services.read_outputs import ReadOutputs
+from holdfast.services.relay_ends import RelayEnds
 from holdfast.services.release_claims import ReleaseClaims
 from holdfast.services.send_callbacks import SendCallbacks
 from holdfast.services.steer_jobs import SteerJobs
+from holdfast.services.submit_flow_jobs import SubmitFlowJobs
 from holdfast.services.submit_jobs import SubmitJobs
 from holdfast.services.watch_orphans import WatchOrphans
 from holdfast.services.watch_runtimes import WatchRuntimes
 from holdfast.services.write_checked import CheckedWriter
 
+if TYPE_CHECKING:
+    from holdfast.adapters.temporal.flow_engine import TemporalFlowEngine
+
 log = structlog.get_logger()
 
 
-def open_stores(url: str) -> tuple[JobStore, PilotStore]:
+def open_stores(url: str) -> tuple[JobStore, PilotStore, SlipStore]:
     """The stores that a URL names, not yet connected."""
     scheme = url.split(":", 1)[0].split("+")[0]
     if scheme in ("sqlite", "postgresql"):
         sql = SqlJobStore(url)
-        return sql, SqlPilotStore(sql.database)
+        return sql, SqlPilotStore(sql.database), SqlSlipStore(sql.database)
     if scheme in ("opensearch", "opensearch+https", "opensearch+http"):
         parts = urlsplit(url)
         options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
@@ -63,7 +75,7 @@ def open_stores(url: str) -> tuple[JobStore, PilotStore]:
             wait_for_active_shards=options.get("wait_for_active_shards", "2" if replicas else "1"),
             timeout=float(options.get("timeout", "5")),
         )
-        return search, OpenSearchPilotStore(search.cluster)
+        return search, OpenSearchPilotStore(search.cluster), OpenSearchSlipStore(search.cluster)
     raise Permanent(
         f"store {scheme}:… is not known; use sqlite:///FILE, postgresql://… or opensearch://HOST:PORT/PREFIX"
     )
@@ -76,29 +88,58 @@ class Parts:
     settings: Settings
     store: JobStore
     pilots: PilotStore
+    slips: SlipStore
     clock: SystemClock
     ids: RandomIds
     writer: CheckedWriter
     identity: Identity
     notify: Notify
     release: ReleaseClaims
+    flows: KeepFlows
+    engine: TemporalFlowEngine | None
+    """None: this domain runs jobs only."""
+    relay: RelayEnds | None
 
 
 def make_parts(settings: Settings) -> Parts:
     settings.state.mkdir(parents=True, exist_ok=True)
-    store, pilots = open_stores(settings.store_url)
+    store, pilots, slips = open_stores(settings.store_url)
     clock = SystemClock()
     writer = CheckedWriter(store)
+    engine = relay = None
+    if settings.temporal:
+        # Takes a second to import, so only those pay for it who run cases.
+        from holdfast.adapters.temporal.flow_engine import Limits, TemporalFlowEngine
+
+        limits = Limits(settings.history_limit, settings.look_after)
+        engine = TemporalFlowEngine(
+            settings.temporal, namespace=settings.temporal_namespace, task_queue=settings.task_queue, limits=limits
+        )
+        relay = RelayEnds(
+            store,
+            slips,
+            engine,
+            FlowEnds(SharedResults(settings.outputs)),
+            clock,
+            every=settings.relay_every,
+            patience=settings.relay_patience,
+            troubled=lambda text: log.warning("ends wait", detail=text),
+        )
+        writer.listeners.append(relay.notice)
     return Parts(
         settings=settings,
         store=store,
         pilots=pilots,
+        slips=slips,
         clock=clock,
         ids=RandomIds(),
         writer=writer,
         identity=SignedIdentity(signing_key(settings.key_file), clock),
         notify=HttpxNotify(settings.callback_hosts),
         release=ReleaseClaims(store, pilots, writer, clock),
+        flows=KeepFlows(store, clock),
+        engine=engine,
+        relay=relay,
     )
 
 
@@ -127,16 +168,21 @@ class ServerParts:
             troubled=lambda text: log.warning("deaths wait", detail=text),
         )
         self.outputs = ReadOutputs(writer)
+        self.gates = KeepGates(parts.slips)
+        self.claims.windows.gated = self.gates.gated
         writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-        return {
+        loops = {
             "claims": self.claims.run,
             "ends": self.ends.run,
             "follow": self.follow.run,
             "beats": self.beats.run,
             "channels": self.channels.run,
         }
+        if self.parts.relay is not None:
+            loops |= {"hints": self.parts.relay.run_hints, "gates": self.gates.run}
+        return loops
 
     def samples(self) -> Iterator[Sample]:
         """What this server has done, for `/metrics`."""
@@ -180,7 +226,10 @@ class KeeperParts:
         self.callbacks = SendCallbacks(parts.store, parts.writer, parts.clock, parts.notify)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-        return {"orphans": self.orphans.run, "runtimes": self.runtimes.run, "callbacks": self.callbacks.run}
+        loops = {"orphans": self.orphans.run, "runtimes": self.runtimes.run, "callbacks": self.callbacks.run}
+        if self.parts.relay is not None:
+            loops["relay"] = self.parts.relay.run
+        return loops
 
     def samples(self) -> Iterator[Sample]:
         yield Sample("holdfast_orphans_silent_total", "Claims of silent pilots released", self.orphans.silent_found)
@@ -189,6 +238,43 @@ class KeeperParts:
         yield Sample("holdfast_runtime_alerts_total", "Attempts past their expected runtime", self.runtimes.alerts)
         yield Sample("holdfast_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))
         yield Sample("holdfast_callbacks_total", "", self.callbacks.failed, (("result", "failed"),))
+        relay = self.parts.relay
+        if relay is not None:
+            yield Sample("holdfast_relay_signals_total", "Signals to cases and shards", relay.told)
+            yield Sample("holdfast_relay_ends_total", "Ended jobs", relay.delivered, (("result", "delivered"),))
+            yield Sample("holdfast_relay_ends_total", "", relay.undeliverable, (("result", "undeliverable"),))
+
+
+class WorkerParts:
+    """The services of one worker, joined; in one process with a server, a new job is offered to its pilots at once."""
+
+    def __init__(self, parts: Parts, server: ServerParts | None = None) -> None:
+        if parts.engine is None or parts.relay is None:
+            raise Permanent("a worker needs Temporal: set HOLDFAST_TEMPORAL to its HOST:PORT")
+        self.parts = parts
+        self.engine = parts.engine
+        self.relay = parts.relay
+        submit = server.submit if server else SubmitJobs(parts.store, parts.clock, parts.ids)
+        steer = SteerJobs(parts.store, parts.writer, parts.clock)
+        self.jobs = SubmitFlowJobs(parts.store, parts.slips, parts.flows, submit, steer, parts.relay.ends)
+
+    def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """A worker in a process of its own also sees ends: those of jobs that it cancels or continues."""
+        return {"worker": self.run, "hints": self.relay.run_hints}
+
+    async def run(self) -> None:
+        """Work until cancelled; while Temporal cannot be reached, wait for it."""
+        from holdfast.adapters.temporal.worker import make_worker
+
+        while True:
+            try:
+                client = await self.engine.client()
+                break
+            except Transient as error:
+                log.warning("the worker waits", detail=str(error))
+                await asyncio.sleep(1.0)
+        task_queue = self.engine.task_queue
+        await make_worker(client, task_queue=task_queue, store=self.parts.store, jobs=self.jobs).run()
 
 
 async def run_loops(loops: dict[str, Callable[[], Coroutine[Any, Any, None]]]) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.domain.jobs.claim import claimable
-from holdfast.domain.jobs.job_document import HIGHEST_PRIORITY, Lane, State, lane_named, lane_of
+from holdfast.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, Lane, State, lane_named, lane_of
 from holdfast.domain.jobs.resources import Resources, class_may_fit, fits
 from holdfast.domain.jobs.slots import SLOTS, slot_of
 from holdfast.ports.clock import Clock
@@ -104,6 +104,8 @@ class Windows:
         self.tally = tally
         self.changed = changed
         """Told when there may be more to give."""
+        self.gated: Callable[[JobDocument], bool] = lambda _document: False
+        """Whether nobody may have a job for now, for a reason that is not on its document."""
         self._slots: frozenset[int] | None = None
         self._gaining: tuple[frozenset[int], float] | None = None
         self._windows: dict[tuple[str, bool], _Window] = {}
@@ -204,7 +206,7 @@ class Windows:
             document = stored.document
             if document.id in self._taken or not claimable(document, wall):
                 continue
-            if fits(document.resources, free):
+            if not self.gated(document) and fits(document.resources, free):
                 self._taken[document.id] = self.clock.monotonic()
                 window.unfit = 0
                 return stored

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from holdfast.domain.jobs import steering
@@ -10,9 +10,12 @@ from holdfast.domain.jobs.claim import release
 from holdfast.domain.jobs.job_document import JobDocument, State, Token
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import PortError
+from holdfast.ports.errors import PortError, Transient
 from holdfast.ports.job_store import JobStore, Record
-from holdfast.services.write_checked import Answer, Settled, Wish, Writer
+from holdfast.services.write_checked import Answer, Settled, Unsettled, Wish, Writer
+
+MANY = 500
+"""Jobs that are steered in one write."""
 
 
 @dataclass(slots=True)
@@ -87,6 +90,40 @@ class SteerJobs:
         if isinstance(answer, Settled) and before and before[0].claim is not None:
             await self.order(before[0], "cancel")
         return answer
+
+    async def many(self, jobs: Sequence[str], verb: str, *, holder: str, by: str, reason: str = "") -> None:
+        """Cancel, hold or continue many jobs; those that have ended, or that it does not apply to, stay as they are.
+
+        `Transient` if the store did not settle all of them: the repeat is safe.
+        """
+        for start in range(0, len(jobs), MANY):
+            await self._some(jobs[start : start + MANY], verb, holder=holder, by=by, reason=reason)
+
+    async def _some(self, jobs: Sequence[str], verb: str, *, holder: str, by: str, reason: str) -> None:
+        now = self.clock.now()
+        before: dict[str, JobDocument] = {}
+
+        def decide(document: JobDocument) -> JobDocument | Refused:
+            before[document.id] = document
+            if verb == "cancel":
+                return steering.cancel(document, now=now, by=by, reason=reason)
+            if verb == "hold":
+                if holder in document.holders:
+                    return Refused("it holds the job already")
+                return steering.hold(document, holder=holder, now=now, by=by, reason=reason)
+            return steering.let_go(document, holder=holder, now=now, by=by)
+
+        def mine(document: JobDocument) -> bool:
+            if verb == "cancel":
+                return document.state is State.CANCELLED
+            return (holder in document.holders) == (verb == "hold")
+
+        answers = await self.writer.write([Wish(job, decide, mine) for job in jobs])
+        for job, answer in zip(jobs, answers, strict=True):
+            if isinstance(answer, Unsettled):
+                raise Transient(f"the store did not settle job {job}: {answer.detail}")
+            if verb == "cancel" and isinstance(answer, Settled) and before[job].claim is not None:
+                await self.order(before[job], "cancel")
 
     async def order(self, document: JobDocument, what: str, **body: object) -> None:
         """Leave an order for the pilot that held the job; whichever server has its channel passes it on.

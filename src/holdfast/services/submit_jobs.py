@@ -73,6 +73,15 @@ class SubmitJobs:
             _remember(self._accepted, name, digest, KNOWN_KEYS)
             return accepted
 
+    async def submit_named(
+        self, submissions: Sequence[Submission], names: Sequence[str], *, by: str
+    ) -> Sequence[Accepted]:
+        """Store jobs whose ids are made of what asks for them, so that a repeat finds those of the first time.
+
+        `Transient` when the store did not acknowledge everything; the repeat is safe.
+        """
+        return await self._accept(submissions, names, by)
+
     async def _accept(self, submissions: Sequence[Submission], names: Sequence[str], by: str) -> Sequence[Accepted]:
         await self._keep_specifications({one.specification.id: one.specification for one in submissions})
         now = self.clock.now()

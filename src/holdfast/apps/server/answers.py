@@ -115,6 +115,9 @@ class JobOut(Out):
     last: EndingOut | None
     winner: WinnerOut | None
     callback: CallbackOut | None
+    case: str | None
+    """The case that asked for it, and the round of its item."""
+    work: str | None
     overlap_possible: bool
     version: str | None
 

@@ -35,6 +35,7 @@ def _made(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         tags=[
             {"name": "jobs", "description": "For people and programs: submit, search, read, steer."},
+            {"name": "cases", "description": "Flows, and the cases that run them."},
             {"name": "watch", "description": "For those who watch: events, pilots, alerts, status, metrics."},
             {"name": "pilots", "description": "For pilots: register, beat, claim, end."},
         ],

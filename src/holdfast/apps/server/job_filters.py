@@ -12,7 +12,7 @@ from holdfast.domain.jobs.job_document import JobDocument, State, search_fields
 from holdfast.formats.job_public import time_millis
 from holdfast.ports.job_store import JobQuery
 
-TEXTS = ("id", "name", "owner", "team", "specification", "pilot", "host", "resource_class", "phase")
+TEXTS = ("id", "name", "owner", "team", "specification", "pilot", "host", "resource_class", "phase", "case", "work")
 NUMBERS = (
     "priority", "expected_runtime", "retries", "faults", "releases", "attempt", "cpus", "memory", "disk", "gpus",
     "index", "exit_code",

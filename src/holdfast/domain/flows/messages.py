@@ -72,6 +72,12 @@ def event_from_plain(data: Mapping[str, Any]) -> Event:
     return message
 
 
+def order_from_plain(data: Mapping[str, Any]) -> WorkOrder:
+    """Read a work order, which is no message of its own."""
+    order: WorkOrder = _read(WorkOrder, data)
+    return order
+
+
 def command_from_plain(data: Mapping[str, Any]) -> Command:
     """Read a command of a case."""
     message = from_plain(data)

@@ -1,0 +1,35 @@
+"""Results on a file system that pilots and this process share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.ports.results import MAX_RESULT
+
+
+class SharedResults:
+    """Fills the port `Results`. Only what is under one of the roots is read: a pilot names the folder, and might name any."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self.roots = [os.path.realpath(root) for root in roots]
+
+    async def read(self, folder: str, name: str) -> bytes | None:
+        return await asyncio.to_thread(self._read, folder, name)
+
+    def _read(self, folder: str, name: str) -> bytes | None:
+        place = os.path.realpath(os.path.join(folder, name))
+        if not any(place.startswith(root + os.sep) for root in self.roots):
+            return None
+        try:
+            handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        with os.fdopen(handle, "rb") as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_RESULT:
+                return None
+            return file.read(MAX_RESULT)

@@ -1,0 +1,147 @@
+"""What workflows have done outside: each activity hands on to a service. Errors that no repeat can mend are told apart for the workflow."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.adapters.temporal.workflows.outside import MESSAGES, REFUSED, STATE, Plain
+from holdfast.domain.flows.commands import StartCase
+from holdfast.domain.flows.elements import from_text
+from holdfast.domain.flows.messages import from_plain, order_from_plain
+from holdfast.ports.errors import Conflict, NotFound, Permanent
+from holdfast.ports.job_store import JobStore, Record
+from holdfast.services.submit_flow_jobs import Batch, SubmitFlowJobs
+
+AT_ONCE = 50
+"""Workflows that are told something at the same time."""
+
+
+@dataclass(slots=True)
+class Activities:
+    """Bound to the services of one worker."""
+
+    client: Client
+    store: JobStore
+    jobs: SubmitFlowJobs
+
+    def all(self) -> Sequence[Callable[..., Any]]:
+        return (
+            self.submit_jobs,
+            self.steer_jobs,
+            self.check_jobs,
+            self.prepare_case,
+            self.last_state,
+            self.bind_worklet,
+            self.list_files,
+            self.report,
+            self.tell_many,
+        )
+
+    @activity.defn(name="submit_jobs")
+    async def submit_jobs(self, given: Plain) -> None:
+        with _refusing():
+            await self.jobs.submit(_batch(given))
+
+    @activity.defn(name="steer_jobs")
+    async def steer_jobs(self, given: Plain) -> None:
+        with _refusing():
+            await self.jobs.steer(_batch(given), given["verb"], given.get("holder", ""))
+
+    @activity.defn(name="check_jobs")
+    async def check_jobs(self, given: Plain) -> Plain:
+        with _refusing():
+            return await self.jobs.check(_batch(given))
+
+    @activity.defn(name="prepare_case")
+    async def prepare_case(self, given: Plain) -> Plain:
+        command = from_plain(given["command"])
+        assert isinstance(command, StartCase)  # noqa: S101 - a case sends nothing else
+        with _refusing():
+            return await self.jobs.prepare_case(given["tenant"], given["case"], given["flow"], command)
+
+    @activity.defn(name="last_state")
+    async def last_state(self, given: Plain) -> Plain:
+        """The state with which a case ended, and its flow."""
+        try:
+            state = await self.client.get_workflow_handle(given["ended"]).query(STATE, result_type=dict)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise ApplicationError("the case is no longer kept", type=REFUSED, non_retryable=True) from error
+            raise
+        with _refusing():
+            text = await self.jobs.flows.text(given["tenant"], state["version"])
+        return {"state": state, "flow": text, "name": json.loads(text)["name"]}
+
+    @activity.defn(name="bind_worklet")
+    async def bind_worklet(self, given: Plain) -> Plain:
+        """No rules answer for places yet: nothing is bound, and the case says so."""
+        return {"flow": "", "params": {}}
+
+    @activity.defn(name="list_files")
+    async def list_files(self, given: Plain) -> Plain:
+        raise ApplicationError("files are not listed by this release", type=REFUSED, non_retryable=True)
+
+    @activity.defn(name="report")
+    async def report(self, given: Plain) -> None:
+        """Part of the case's story; create-only, so a repeat changes nothing."""
+        case = given["case"]
+        body = {name: given[name] for name in ("kind", "item", "detail")}
+        record = Record(f"case:{case}:{given['id']}", given["tenant"], "case-event", case, given["at"], body)
+        with _refusing():
+            await self.store.add_records([record])
+
+    @activity.defn(name="tell_many")
+    async def tell_many(self, given: Plain) -> None:
+        """Tell many workflows the same; one that has ended needs to hear nothing."""
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def one(target: str) -> None:
+            async with turns:
+                try:
+                    await self.client.get_workflow_handle(target).signal(MESSAGES, [given["message"]])
+                except RPCError as error:
+                    if error.status is not RPCStatusCode.NOT_FOUND:
+                        raise
+
+        async with asyncio.TaskGroup() as group:
+            for target in given["targets"]:
+                group.create_task(one(target))
+
+
+def _batch(given: Plain) -> Batch:
+    order = given["order"] if "task" in given["order"] else {"item": "", "task": "", **given["order"]}
+    return Batch(
+        tenant=given["tenant"],
+        owner=given["owner"],
+        case=given["case"],
+        flow=given["flow"],
+        order=order_from_plain(order),
+        shard=given.get("shard", -1),
+        base=given.get("base", 0),
+        first=given["first"],
+        count=given["count"],
+        skip=from_text(given.get("skip", "0")),
+        holders=tuple(given.get("holders", ())),
+        of=given.get("of", 0),
+        ended=from_text(given.get("ended", "0")),
+        cancelled=given.get("cancelled", False),
+    )
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Every other error is tried again by Temporal, for as long as it takes."""
+    try:
+        yield
+    except (Permanent, NotFound, Conflict) as error:
+        raise ApplicationError(str(error), type=REFUSED, non_retryable=True) from error

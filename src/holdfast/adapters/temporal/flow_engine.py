@@ -1,0 +1,245 @@
+"""The flow engine on Temporal: cases are workflows, told by signals, asked by queries, steered by updates."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as BadBase64
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionStatus,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.adapters.temporal.workflows import outside
+from holdfast.domain.flows.case_names import shard_of
+from holdfast.domain.flows.commands import AnswerVerb
+from holdfast.domain.flows.events import Event, Verb
+from holdfast.domain.flows.messages import as_plain, from_plain
+from holdfast.domain.flows.shard_run import ShardEvent
+from holdfast.ports.errors import NotFound, Permanent, PortError, Transient
+from holdfast.ports.flow_engine import CasePage, CaseQuery, CaseStart, CaseSummary
+
+ANSWER = timedelta(seconds=10)
+MEANINGS: Mapping[RPCStatusCode, type[PortError]] = {
+    RPCStatusCode.NOT_FOUND: NotFound,
+    RPCStatusCode.INVALID_ARGUMENT: Permanent,
+    RPCStatusCode.PERMISSION_DENIED: Permanent,
+    RPCStatusCode.UNAUTHENTICATED: Permanent,
+    RPCStatusCode.UNIMPLEMENTED: Permanent,
+    RPCStatusCode.OUT_OF_RANGE: Permanent,
+}
+"""Everything else may go through later."""
+_SEARCHABLE = re.compile(r"[\w.@:+/ -]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a run of a workflow gives way to a new one, and after how long a silence it looks for itself."""
+
+    history: int = outside.HISTORY
+    look: float = outside.FIRST_LOOK
+
+
+class TemporalFlowEngine:
+    """Fills the port `FlowEngine`."""
+
+    def __init__(self, address: str, *, namespace: str, task_queue: str, limits: Limits | None = None) -> None:
+        self.address = address
+        self.namespace = namespace
+        self.task_queue = task_queue
+        self.limits = limits or Limits()
+        self._client: Client | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        await self.client()
+
+    async def client(self) -> Client:
+        """The connection, made when it is first needed: Temporal may be down when a process starts."""
+        async with self._opening:
+            if self._client is None:
+                try:
+                    client = await Client.connect(self.address, namespace=self.namespace)
+                    await _register(client)
+                except (RuntimeError, RPCError) as error:
+                    raise Transient(f"Temporal at {self.address} does not answer: {error}") from error
+                self._client = client
+            return self._client
+
+    async def close(self) -> None:
+        self._client = None
+
+    async def start(self, start: CaseStart) -> bool:
+        client = await self.client()
+        given = {
+            "case": start.case,
+            "tenant": start.tenant,
+            "owner": start.owner,
+            # As text: the order of tasks counts, and Temporal puts the names in a record in order.
+            "flow": json.dumps(start.flow),
+            "params": dict(start.params),
+            "limits": {"history": self.limits.history, "look": self.limits.look},
+        }
+        attributes = outside.attributes(
+            outside.TENANT.value_set(start.tenant),
+            outside.OWNER.value_set(start.owner),
+            outside.FLOW.value_set(start.name),
+            outside.VERSION.value_set(start.version),
+            outside.STANDING.value_set("running"),
+        )
+        with translated():
+            try:
+                await client.start_workflow(
+                    outside.CASE,
+                    given,
+                    id=start.case,
+                    task_queue=self.task_queue,
+                    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                    search_attributes=attributes,
+                    rpc_timeout=ANSWER,
+                )
+            except WorkflowAlreadyStartedError:
+                return False
+        return True
+
+    async def tell_case(self, case: str, events: Sequence[Event]) -> None:
+        await self._tell(case, [as_plain(event) for event in events])
+
+    async def tell_shard(self, case: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
+        await self._tell(shard_of(case, work, shard), [as_plain(event) for event in events])
+
+    async def _tell(self, target: str, messages: list[dict[str, Any]]) -> None:
+        client = await self.client()
+        with translated():
+            await client.get_workflow_handle(target).signal(outside.MESSAGES, messages, rpc_timeout=ANSWER)
+
+    async def send_verb(self, case: str, verb: Verb) -> AnswerVerb:
+        client = await self.client()
+        with translated():
+            try:
+                # The update's id is the verb's: while a run lasts, Temporal itself answers a repeat.
+                plain = await client.get_workflow_handle(case).execute_update(
+                    outside.VERB, as_plain(verb), id=verb.id, rpc_timeout=ANSWER, result_type=dict
+                )
+            except WorkflowUpdateFailedError as error:
+                raise NotFound(f"the case ended before it took the verb: {error.cause}") from error
+            except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                raise Transient("the case did not answer in time; send the same verb again") from error
+        answer = from_plain(plain)
+        assert isinstance(answer, AnswerVerb)  # noqa: S101 - the workflow answers nothing else
+        return answer
+
+    async def describe(self, case: str) -> CaseSummary:
+        client = await self.client()
+        with translated():
+            found = await client.get_workflow_handle(case).describe(rpc_timeout=ANSWER)
+        if found.workflow_type != outside.CASE:
+            raise NotFound(f"{case} is no case")
+        return _summary(found)
+
+    async def state(self, case: str) -> Mapping[str, Any]:
+        client = await self.client()
+        with translated():
+            state: Mapping[str, Any] = await client.get_workflow_handle(case).query(
+                outside.STATE, rpc_timeout=ANSWER, result_type=dict
+            )
+        return state
+
+    async def find(self, query: CaseQuery, *, limit: int = 100, cursor: str | None = None) -> CasePage:
+        client = await self.client()
+        with translated():
+            pages = client.list_workflows(_query(query), page_size=limit, next_page_token=_token(cursor), limit=limit)
+            await pages.fetch_next_page()
+            found = [_summary(one) for one in pages.current_page or ()]
+        more = pages.next_page_token
+        return CasePage(found, urlsafe_b64encode(more).decode() if more else None)
+
+
+async def _register(client: Client) -> None:
+    """Make the search attributes that cases carry; those that are there stay."""
+    request = AddSearchAttributesRequest(
+        namespace=client.namespace,
+        search_attributes={one.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD for one in outside.ATTRIBUTES},
+    )
+    try:
+        await client.operator_service.add_search_attributes(request, timeout=ANSWER)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            raise
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Temporal's errors as those of a port."""
+    try:
+        yield
+    except RPCError as error:
+        raise MEANINGS.get(error.status, Transient)(f"Temporal: {error.message}") from error
+
+
+def _query(query: CaseQuery) -> str:
+    wanted = {
+        outside.TENANT: query.tenant,
+        outside.FLOW: query.name,
+        outside.VERSION: query.version,
+        outside.STANDING: query.state,
+        outside.OWNER: query.owner,
+    }
+    parts = [f"WorkflowType = '{outside.CASE}'"]
+    for key, value in wanted.items():
+        if value:
+            if _SEARCHABLE.fullmatch(value) is None:
+                raise Permanent(f"cases are not searched by {value[:40]!r}")
+            parts.append(f"{key.name} = '{value}'")
+    return " AND ".join(parts)
+
+
+def _token(cursor: str | None) -> bytes | None:
+    if cursor is None:
+        return None
+    try:
+        return urlsafe_b64decode(cursor.encode("ascii"))
+    except (ValueError, BadBase64) as error:
+        raise Permanent("this is not a cursor") from error
+
+
+_CUT = {WorkflowExecutionStatus.TERMINATED: "terminated", WorkflowExecutionStatus.TIMED_OUT: "terminated"}
+
+
+def _summary(found: WorkflowExecution) -> CaseSummary:
+    known = found.typed_search_attributes
+    state = known.get(outside.STANDING) or "running"
+    if found.status in _CUT:
+        state = _CUT[found.status]
+    elif found.status is WorkflowExecutionStatus.FAILED:
+        state = "broken"
+    return CaseSummary(
+        case=found.id,
+        tenant=known.get(outside.TENANT) or "",
+        owner=known.get(outside.OWNER) or "",
+        name=known.get(outside.FLOW) or "",
+        version=known.get(outside.VERSION) or "",
+        state=state,
+        started=_millis(found.start_time) or 0,
+        ended=_millis(found.close_time),
+    )
+
+
+def _millis(at: datetime | None) -> int | None:
+    return None if at is None else round(at.timestamp() * 1000)

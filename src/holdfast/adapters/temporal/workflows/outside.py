@@ -1,0 +1,111 @@
+"""What both workflows need of the outside: activities, messages to other workflows, how long a history may become."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy, SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+
+Plain = dict[str, Any]
+
+MESSAGES = "messages"
+"""The one signal: a list of messages in their plain form."""
+VERB = "verb"
+STATE = "state"
+CASE = "case"
+SHARD = "shard"
+
+HISTORY = 4000
+"""Events after which a run continues as new; far below the 8,000 that we allow and the 51,200 that Temporal does."""
+FIRST_LOOK = 600
+"""Seconds without news after which a case or shard looks itself how its jobs stand; twice as long each time after."""
+LAST_LOOK = 6 * 3600
+
+REFUSED = "Refused"
+"""The type of an activity's error that no repeat can mend."""
+
+TENANT = SearchAttributeKey.for_keyword("HoldfastTenant")
+OWNER = SearchAttributeKey.for_keyword("HoldfastOwner")
+FLOW = SearchAttributeKey.for_keyword("HoldfastFlow")
+VERSION = SearchAttributeKey.for_keyword("HoldfastVersion")
+STANDING = SearchAttributeKey.for_keyword("HoldfastState")
+ATTRIBUTES = (TENANT, OWNER, FLOW, VERSION, STANDING)
+
+_RETRY = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200),
+    backoff_coefficient=2.0,
+    maximum_interval=timedelta(seconds=30),
+    non_retryable_error_types=[REFUSED],
+)
+
+
+class Refused(Exception):
+    """An activity says that what is asked cannot be done, now or ever."""
+
+
+async def do(activity: str, given: Plain, *, seconds: int = 120) -> Any:
+    """Have an activity do something, however long it takes to get it done."""
+    try:
+        return await workflow.execute_activity(
+            activity, given, start_to_close_timeout=timedelta(seconds=seconds), retry_policy=_RETRY
+        )
+    except ActivityError as error:
+        if isinstance(error.cause, ApplicationError) and error.cause.type == REFUSED:
+            raise Refused(error.cause.message) from error
+        raise
+
+
+async def tell(target: str, *messages: Plain) -> None:
+    """Signal another workflow; one that has ended needs to hear nothing."""
+    try:
+        await workflow.get_external_workflow_handle(target).signal(MESSAGES, list(messages))
+    except FailureError:
+        workflow.logger.info("nobody there to be told: %s", target)
+
+
+def now() -> int:
+    """Milliseconds since 1970, the same in every replay."""
+    return int(workflow.time() * 1000)
+
+
+def too_long(limit: int) -> bool:
+    """Whether the history has become long enough to begin a new one."""
+    info = workflow.info()
+    return info.is_continue_as_new_suggested() or info.get_current_history_length() >= limit
+
+
+def attributes(*pairs: Any) -> TypedSearchAttributes:
+    """Search attributes of a workflow that is started."""
+    return TypedSearchAttributes([SearchAttributePair(one.key, one.value) for one in pairs])
+
+
+class Tasks:
+    """What a workflow does beside its loop. An error in it is a bug: it is raised in the loop, so that Temporal holds the workflow until it is mended."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self._running: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._over)
+        return task
+
+    def check(self) -> None:
+        if self.error is not None:
+            raise RuntimeError("a part of the workflow broke") from self.error
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.error = task.exception()
+
+    def stop(self) -> None:
+        for task in self._running:
+            task.cancel()

@@ -1,0 +1,250 @@
+"""Routes for flows and the cases that run them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query, Response
+from pydantic import Field, JsonValue
+
+from holdfast.apps.server.answers import Out, Time, errors
+from holdfast.apps.server.desk import Desk, Operator, Submitter, TheDesk, Viewer
+from holdfast.apps.server.job_routes import json_answer
+from holdfast.apps.server.models import INT64, ContinueIn, Id, Model, Reason, Word
+from holdfast.apps.server.problems import Problem
+from holdfast.domain.flows.events import Verb, VerbKind
+from holdfast.formats.case_public import case_public, state_public
+from holdfast.formats.yaml_flow import read_flow_text, write_flow_text
+from holdfast.ports.errors import NotFound
+from holdfast.ports.flow_engine import CaseQuery, CaseSummary, FlowEngine
+from holdfast.ports.identity import Principal, Role
+from holdfast.services.start_cases import StartCases
+
+router = APIRouter(prefix="/v1", tags=["cases"])
+Version = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+CaseState = Literal[
+    "running", "suspended", "stopping", "compensating", "finished", "completed", "forced_complete", "failed", "removed", "undone",
+    "terminated", "broken",
+]  # fmt: skip
+
+
+class FlowIn(Model):
+    text: Annotated[str, Field(min_length=1, max_length=524_288)]
+    """The flow in YAML or JSON."""
+
+
+class FlowOut(Out):
+    version: str
+    name: str
+
+
+class FlowWholeOut(FlowOut):
+    text: str
+    """In YAML."""
+    holders: list[str]
+
+
+class GateOut(Out):
+    holders: list[str]
+
+
+class CaseIn(Model):
+    flow: Version
+    params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
+
+
+class StartedOut(Out):
+    id: str
+    created: bool
+
+
+class CaseOut(Out):
+    id: str
+    owner: str
+    name: str
+    version: str
+    state: CaseState
+    started: Time
+    ended: Time | None
+
+
+class CasesOut(Out):
+    cases: list[CaseOut]
+    cursor: str | None
+
+
+class ItemOut(Out):
+    id: str
+    task: str
+    state: str
+    round: int
+    count: int
+    well: int
+    bad: int
+    exit_code: int | None
+    reason: str
+    holders: list[str]
+
+
+class CaseWholeOut(CaseOut):
+    params: dict[str, Any]
+    phase: str
+    outcome: str | None
+    reason: str
+    outputs: dict[str, Any]
+    holders: list[str]
+    items: list[ItemOut]
+    compensations: int
+
+
+class VerbIn(Model):
+    verb: VerbKind
+    item: Annotated[str, Field(max_length=500)] = ""
+    id: Id | None = None
+    """The same in every repeat; one is made if it is left out."""
+    reason: Reason = ""
+    holder: Word | None = None
+    changes: dict[Annotated[str, Field(max_length=100)], JsonValue] = Field(default_factory=dict, max_length=100)
+    round: int | None = Field(default=None, ge=0, le=INT64)
+    ancestors: bool = False
+
+
+class AnsweredOut(Out):
+    id: str
+    accepted: bool
+    detail: str
+
+
+def _version(text: str) -> str:
+    if re.fullmatch(r"[0-9a-f]{64}", text) is None:
+        raise Problem(404, f"there is no flow {text[:64]}")
+    return text
+
+
+def _engine(desk: Desk) -> FlowEngine:
+    engine = desk.services.parts.engine
+    if engine is None:
+        raise Problem(503, "cases are not run here: this server was started without Temporal")
+    return engine
+
+
+async def _case(desk: Desk, case: str, who: Principal) -> CaseSummary:
+    """A case of the caller's tenant; any other does not exist."""
+    try:
+        found = await _engine(desk).describe(case) if 0 < len(case) <= 64 else None
+    except NotFound:
+        found = None
+    if found is None or found.tenant != who.tenant:
+        raise Problem(404, f"there is no case {case[:64]} in tenant {who.tenant}")
+    return found
+
+
+def _shown(found: CaseSummary) -> dict[str, object]:
+    known = found._asdict()
+    del known["tenant"]
+    return case_public(**known)
+
+
+@router.post("/flows", status_code=201, response_model=FlowOut, responses=errors(body=True))
+async def store_flow(desk: TheDesk, who: Submitter, body: FlowIn) -> Response:
+    """Check a flow and store it; the answer is its version, the hash of its content."""
+    read = read_flow_text(body.text)
+    if read.flow is None:
+        wrong = [{"at": f"body.text:{one.line}:{one.column}", "detail": str(one)} for one in read.problems[:100]]
+        raise Problem(422, f"the flow has {len(read.problems)} error(s)", wrong)
+    version = await desk.services.parts.flows.put(read.flow, tenant=who.tenant)
+    return json_answer({"version": version, "name": read.flow.name}, 201)
+
+
+@router.get("/flows/{version}", response_model=FlowWholeOut, responses=errors(404))
+async def read_flow(desk: TheDesk, who: Viewer, version: str) -> Response:
+    """A stored flow, and who holds all its cases."""
+    plan = await desk.services.parts.flows.plan(who.tenant, _version(version))
+    holders = await desk.services.gates.holders(who.tenant, version)
+    text = write_flow_text(plan.flow)
+    return json_answer({"version": version, "name": plan.flow.name, "text": text, "holders": list(holders)})
+
+
+@router.post("/flows/{version}/suspend", response_model=GateOut, responses=errors(404, 409, body=True))
+async def suspend_flow(desk: TheDesk, who: Operator, version: str) -> Response:
+    """Hold all cases of a flow, those that start later too, by one write; what runs may end."""
+    await desk.services.parts.flows.plan(who.tenant, _version(version))
+    return json_answer({"holders": list(await desk.services.gates.suspend(who.tenant, version, who.subject))})
+
+
+@router.post("/flows/{version}/continue", response_model=GateOut, responses=errors(404, 409, body=True))
+async def continue_flow(desk: TheDesk, who: Operator, version: str, body: ContinueIn | None = None) -> Response:
+    """Take a hold on all cases of a flow away."""
+    await desk.services.parts.flows.plan(who.tenant, _version(version))
+    holder = (body.holder if body else None) or who.subject
+    return json_answer({"holders": list(await desk.services.gates.let_go(who.tenant, version, holder))})
+
+
+@router.post("/cases", status_code=201, response_model=StartedOut, responses=errors(404, 409, body=True))
+async def start_case(
+    desk: TheDesk,
+    who: Submitter,
+    body: CaseIn,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+) -> Response:
+    """Start a case of a stored flow."""
+    parts = desk.services.parts
+    starting = StartCases(parts.flows, _engine(desk), parts.ids)
+    started = await starting.start(
+        body.flow, dict(body.params), tenant=who.tenant, owner=who.subject, key=idempotency_key or None
+    )
+    return json_answer({"id": started.case, "created": started.created}, 201)
+
+
+@router.get("/cases", response_model=CasesOut, responses=errors(400))
+async def find_cases(
+    desk: TheDesk,
+    who: Viewer,
+    name: Annotated[str, Query(max_length=200)] = "",
+    version: Annotated[str, Query(max_length=64)] = "",
+    state: Annotated[str, Query(max_length=40)] = "",
+    owner: Annotated[str, Query(max_length=200)] = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[str | None, Query(max_length=4000)] = None,
+) -> Response:
+    """Find cases by flow, state or owner, the newest first."""
+    query = CaseQuery(who.tenant, name, version, state, owner)
+    page = await _engine(desk).find(query, limit=limit, cursor=cursor)
+    return json_answer({"cases": [_shown(one) for one in page.cases], "cursor": page.cursor})
+
+
+@router.get("/cases/{case}", response_model=CaseWholeOut, responses=errors(404))
+async def read_case(desk: TheDesk, who: Viewer, case: str) -> Response:
+    """One case with its items."""
+    found = await _case(desk, case, who)
+    return json_answer(_shown(found) | state_public(await _engine(desk).state(case)))
+
+
+@router.post("/cases/{case}/verbs", response_model=AnsweredOut, responses=errors(404, 409, body=True))
+async def send_verb(desk: TheDesk, who: Submitter, case: str, body: VerbIn) -> Response:
+    """Steer a case or one of its items."""
+    found = await _case(desk, case, who)
+    if found.owner != who.subject and not who.may(Role.OPERATOR):
+        raise Problem(403, f"the case belongs to {found.owner}; only they or an operator may do this")
+    if body.holder not in (None, who.subject) and not who.may(Role.OPERATOR):
+        raise Problem(403, "only an operator suspends or continues in another's name")
+    verb = Verb(
+        at=desk.services.parts.clock.now(),
+        id=body.id or desk.services.parts.ids.claim(),
+        kind=body.verb,
+        item=body.item,
+        by=who.subject,
+        holder=body.holder or who.subject,
+        reason=body.reason,
+        changes=dict(body.changes),
+        round=body.round,
+        ancestors=body.ancestors,
+    )
+    try:
+        answer = await _engine(desk).send_verb(case, verb)
+    except NotFound:
+        raise Problem(409, "the case has ended") from None
+    if not answer.accepted:
+        raise Problem(409, answer.detail)
+    return json_answer({"id": verb.id, "accepted": True, "detail": answer.detail})

@@ -1,0 +1,27 @@
+"""The worker process: cases and shards on Temporal. Any number may run; what they know is in Temporal and the store."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from holdfast.apps.server.app import until_told
+from holdfast.apps.settings import Settings
+from holdfast.apps.wiring import WorkerParts, make_parts, run_loops, stop
+
+log = structlog.get_logger()
+
+
+async def work(settings: Settings) -> None:
+    """Run one worker until it is told to stop."""
+    parts = make_parts(settings)
+    services = WorkerParts(parts)
+    await parts.store.open()
+    loops = asyncio.create_task(run_loops(services.loops()))
+    log.info("worker", store=settings.store_url.split(":", 1)[0], temporal=settings.temporal)
+    try:
+        await until_told()
+    finally:
+        await stop(loops)
+        await parts.store.close()

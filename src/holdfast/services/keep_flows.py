@@ -1,0 +1,76 @@
+"""Keeps flows by the hash of their content: stored once, never changed, good for any cache."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import orjson
+
+from holdfast.domain.flows.flow import Flow
+from holdfast.domain.flows.flow_plan import FlowPlan
+from holdfast.domain.flows.flow_version import flow_as_plain, flow_from_plain, planned, version_of
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import NotFound, Permanent
+from holdfast.ports.job_store import JobStore, Record
+
+MAX_FLOW = 256 * 1024
+"""Bytes of a flow's plain form as JSON: a case carries it in its input, which may have 2 MB with everything else."""
+KNOWN = 500
+
+
+@dataclass(slots=True)
+class KeepFlows:
+    """The service."""
+
+    store: JobStore
+    clock: Clock
+    _plans: OrderedDict[tuple[str, str], FlowPlan] = field(default_factory=OrderedDict)
+
+    async def put(self, flow: Flow, *, tenant: str) -> str:
+        """Store a flow and the sub-flows in it; its version. `Permanent` if it is too large."""
+        version = version_of(flow)
+        if (tenant, version) in self._plans:
+            return version
+        records = []
+        for one in _all(flow):
+            plain = flow_as_plain(one)
+            size = len(orjson.dumps(plain))
+            if size > MAX_FLOW:
+                raise Permanent(f"flow {one.name} has {size} bytes as JSON; at most {MAX_FLOW} are possible")
+            name = record_of(tenant, version_of(one))
+            # As text: the order of tasks counts, and not every store keeps the order of names in a record.
+            body = {"name": one.name, "flow": orjson.dumps(plain).decode()}
+            records.append(Record(name, tenant, "flow", "", self.clock.now(), body))
+        await self.store.add_records(records)
+        return version
+
+    async def plan(self, tenant: str, version: str) -> FlowPlan:
+        """A flow made ready to be run; `NotFound`."""
+        known = self._plans.get((tenant, version))
+        if known is not None:
+            self._plans.move_to_end((tenant, version))
+            return known
+        plan = planned(flow_from_plain(orjson.loads(await self.text(tenant, version))))
+        self._plans[tenant, version] = plan
+        while len(self._plans) > KNOWN:
+            self._plans.popitem(last=False)
+        return plan
+
+    async def text(self, tenant: str, version: str) -> str:
+        """A flow's plain form as the text of its JSON, in which the order of tasks stays as it is; `NotFound`."""
+        record = await self.store.get_record(record_of(tenant, version))
+        if record is None or record.tenant != tenant:
+            raise NotFound(f"there is no flow {version[:64]} in tenant {tenant}")
+        return str(record.body["flow"])
+
+
+def record_of(tenant: str, version: str) -> str:
+    return f"flow:{tenant}:{version}"
+
+
+def _all(flow: Flow) -> Iterator[Flow]:
+    yield flow
+    for inner in flow.flows.values():
+        yield from _all(inner)

@@ -1,0 +1,69 @@
+"""Starts cases: a case is accepted when the engine has acknowledged its start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+
+from holdfast.domain.flows.case_names import case_keyed
+from holdfast.domain.flows.flow_version import flow_as_plain
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import Conflict, Permanent
+from holdfast.ports.flow_engine import CaseStart, FlowEngine
+from holdfast.services.keep_flows import KeepFlows
+
+MAX_PARAMS = 65_536
+"""Bytes of a case's parameters as JSON; what is larger belongs into a file."""
+
+
+class Started(NamedTuple):
+    """A case that runs."""
+
+    case: str
+    created: bool
+    """False: an earlier request with the same key had started it."""
+
+
+@dataclass(slots=True)
+class StartCases:
+    """The service."""
+
+    flows: KeepFlows
+    engine: FlowEngine
+    ids: Ids
+
+    async def start(
+        self, version: str, params: Mapping[str, object], *, tenant: str, owner: str, key: str | None
+    ) -> Started:
+        """Start a case of a stored flow. With a key a repeat gives the same case; `Conflict` if the key was used for another flow.
+
+        `NotFound` if there is no such flow, `Permanent` if the parameters do not fit it.
+        """
+        plan = await self.flows.plan(tenant, version)
+        _check(plan.flow.params, params)
+        case = self.ids.job() if key is None else case_keyed(tenant, key)
+        start = CaseStart(case, tenant, owner, version, plan.flow.name, flow_as_plain(plan.flow), params)
+        if await self.engine.start(start):
+            return Started(case, created=True)
+        before = await self.engine.describe(case)
+        if before.version != version or before.tenant != tenant:
+            raise Conflict("this idempotency key was used for a case of another flow; use a new key for a new case")
+        return Started(case, created=False)
+
+
+def _check(known: Mapping[str, object], given: Mapping[str, object]) -> None:
+    unknown = sorted(given.keys() - known.keys())
+    missing = sorted(name for name, default in known.items() if default is None and name not in given)
+    if unknown or missing:
+        parts = [f"unknown: {', '.join(unknown)}"] if unknown else []
+        parts += [f"missing: {', '.join(missing)}"] if missing else []
+        raise Permanent(f"the parameters do not fit the flow; {'; '.join(parts)}")
+    try:
+        size = len(orjson.dumps(given))
+    except TypeError as error:
+        raise Permanent(f"the parameters cannot be kept: {error}") from error
+    if size > MAX_PARAMS:
+        raise Permanent(f"the parameters have {size} bytes as JSON; at most {MAX_PARAMS} are possible")

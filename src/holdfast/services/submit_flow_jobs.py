@@ -1,0 +1,238 @@
+"""Makes the jobs of cases, and looks after them: what the activities of cases and shards do.
+
+A job's id is made of case, work and index and it is created only if it is absent, so that every call may be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from holdfast.domain.flows.case_names import job_of, shard_of
+from holdfast.domain.flows.commands import StartCase, WorkOrder
+from holdfast.domain.flows.elements import from_text
+from holdfast.domain.flows.flow_plan import FlowPlan
+from holdfast.domain.flows.messages import Plain, as_plain
+from holdfast.domain.flows.shard_run import BatchEnded
+from holdfast.domain.flows.task_jobs import case_params, job_pattern, parameters, task_jobs
+from holdfast.domain.jobs.job_document import JobDocument, Tie
+from holdfast.domain.jobs.submission import Submission
+from holdfast.ports.errors import NotFound, Permanent
+from holdfast.ports.job_store import JobStore, Stored
+from holdfast.ports.slip_store import SlipStore
+from holdfast.services.flow_ends import FlowEnds, ended_well, why
+from holdfast.services.keep_flows import KeepFlows
+from holdfast.services.steer_jobs import SteerJobs
+from holdfast.services.submit_jobs import SubmitJobs, specification_named
+
+BULK = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some jobs of a round."""
+
+    tenant: str
+    owner: str
+    case: str
+    flow: str
+    order: WorkOrder
+    shard: int
+    base: int
+    """The index of the first job that the same shard looks after."""
+    first: int
+    count: int
+    skip: int = 0
+    holders: tuple[str, ...] = ()
+    of: int = 0
+    """How many jobs the shard waits for; 0: for none."""
+    ended: int = 0
+    """The jobs, from the shard's first, that it knows to have ended."""
+    cancelled: bool = False
+
+    def jobs(self) -> list[str]:
+        return [job_of(self.case, self.order.work, index) for index in range(self.first, self.first + self.count)]
+
+
+@dataclass(slots=True)
+class SubmitFlowJobs:
+    """The service."""
+
+    store: JobStore
+    slips: SlipStore
+    flows: KeepFlows
+    submitting: SubmitJobs
+    steering: SteerJobs
+    ends: FlowEnds
+
+    async def submit(self, batch: Batch) -> None:
+        """Create what is not there; `Permanent` or `NotFound` if these jobs can never be made."""
+        wanted = [at for at in range(batch.count) if not batch.skip >> at & 1]
+        await self._create(batch, wanted, generation=0)
+
+    async def _create(self, batch: Batch, wanted: Sequence[int], *, generation: int) -> None:
+        plan = await self.flows.plan(batch.tenant, batch.flow)
+        order = batch.order
+        files, member = await self._files(plan, batch.case, order), _no_listing
+        try:
+            common = task_jobs(plan, order, tenant=batch.tenant, files=files)
+            given = list(parameters(plan, order, batch.first, batch.count, member=member))
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise Permanent(f"the jobs of {order.work} cannot be made: {error}") from error
+        named = specification_named(batch.tenant, asdict(common.specification))
+        specification = replace(common.specification, id=named)
+        submissions = [
+            Submission(
+                specification=specification,
+                owner=batch.owner,
+                index=batch.first + at if order.sizes else None,
+                parameters=given[at],
+                labels=common.labels,
+                priority=common.priority,
+                expected_runtime=common.expected_runtime,
+                holders=batch.holders,
+                tie=self._tie(batch, at, common.result),
+                generation=generation,
+            )
+            for at in wanted
+        ]
+        names = [job_of(batch.case, order.work, batch.first + at) for at in wanted]
+        if submissions:
+            await self.submitting.submit_named(submissions, names, by=f"case:{batch.case}")
+
+    def _tie(self, batch: Batch, at: int, result: str) -> Tie:
+        place = batch.first + at - batch.base
+        return Tie(batch.case, batch.order.work, batch.flow, batch.shard, place, batch.of, result)
+
+    async def steer(self, batch: Batch, verb: str, holder: str) -> None:
+        """Cancel, hold or continue the jobs of a batch that have not ended."""
+        await self.steering.many(batch.jobs(), verb, holder=holder, by=f"case:{batch.case}", reason="by its case")
+
+    async def check(self, batch: Batch) -> Plain:
+        """Look how the jobs of a shard stand: the ends that it does not know of, and what the store has lost is made again.
+
+        Only what a realtime get lacks and what was not delivered either is made again, as the next generation: should the
+        lost document come back, its claims are fenced off.
+        """
+        names = batch.jobs()
+        known = batch.ended >> (batch.first - batch.base)
+        open_ = [at for at in range(batch.count) if not known >> at & 1]
+        well = bad = 0
+        reason = ""
+        facts: Plain = {}
+        missing: list[int] = []
+        for start in range(0, len(open_), BULK):
+            some = open_[start : start + BULK]
+            found = await self.store.get([names[at] for at in some])
+            for at in some:
+                stored = found.get(names[at])
+                if stored is None:
+                    missing.append(at)
+                elif stored.document.final:
+                    bit = 1 << (batch.first + at - batch.base)
+                    well, bad = (well | bit, bad) if ended_well(stored.document) else (well, bad | bit)
+                    reason = reason or ("" if ended_well(stored.document) else why(stored.document))
+                    if batch.of == 1:
+                        facts = await self.ends.facts(stored.document)
+        if missing:
+            delivered = await self._delivered(batch)
+            lost = [at for at in missing if delivered >> (batch.first + at - batch.base) & 1 or batch.cancelled]
+            for at in lost:
+                bad |= 1 << (batch.first + at - batch.base)
+                reason = reason or f"the document of job {names[at]} was lost after it had ended"
+            again = [at for at in missing if at not in set(lost)]
+            await self._create(batch, again, generation=1)
+        return as_plain(BatchEnded(well, bad, 0, reason)) | facts
+
+    async def _delivered(self, batch: Batch) -> int:
+        name = slip_of(batch.case, batch.order.work, batch.shard)
+        found = (await self.slips.get([name])).get(name)
+        return from_text(str(found.slip.body["ended"])) if found is not None else 0
+
+    async def prepare_case(self, tenant: str, case: str, flow: str, command: StartCase) -> Plain:
+        """The flow, as text, and the parameters of a sub-flow's case; `NotFound` or `Permanent` if it cannot be run."""
+        text = await self.flows.text(tenant, command.flow)
+        plan = await self.flows.plan(tenant, flow)
+        files = await self._files(plan, case, command.order)
+        try:
+            params = case_params(plan, command, member=_no_listing, files=files)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise Permanent(f"the parameters of the sub-flow cannot be made: {error}") from error
+        return {"flow": text, "name": json.loads(text)["name"], "params": dict(params)}
+
+    async def _files(
+        self, plan: FlowPlan, case: str, order: WorkOrder
+    ) -> Callable[[Mapping[str, object], bool], object]:
+        """The places of the outputs that an order refers to, read beforehand from the committed manifests."""
+        places: dict[tuple[str, str], list[str]] = {}
+        for wanted in _outputs(order.scope.values()):
+            work, output = str(wanted["work"]), str(wanted["output"])
+            count = wanted.get("count")
+            works = [work, *_texts(wanted.get("earlier"))]
+            places[work, output] = await self._places(plan, case, works, output, count if isinstance(count, int) else 1)
+
+        def files(wanted: Mapping[str, object], several: bool) -> object:  # noqa: FBT001 - as the domain asks
+            found = places[str(wanted["work"]), str(wanted["output"])]
+            if several:
+                return found
+            if not found:
+                raise ValueError(f"{wanted['work']} has no output {wanted['output']}")
+            return found[0]
+
+        return files
+
+    async def _places(self, plan: FlowPlan, case: str, works: Sequence[str], output: str, count: int) -> list[str]:
+        task = works[0].rpartition("@")[0].rpartition("/")[2]
+        pattern = job_pattern(plan, WorkOrder(works[0], "", task)).outputs[output]
+        found: list[str] = []
+        for start in range(0, count, BULK):
+            places = range(start, min(start + BULK, count))
+            stored: dict[str, Stored] = {}
+            for work in works:
+                stored |= {
+                    name: one
+                    for name, one in (await self.store.get([job_of(case, work, at) for at in places])).items()
+                    if one.document.winner is not None
+                }
+            for at in places:
+                for work in works:
+                    one = stored.get(job_of(case, work, at))
+                    if one is not None:
+                        found.append(_place(one.document, pattern))
+                        break
+        return found
+
+
+def slip_of(case: str, work: str, shard: int) -> str:
+    """The slip that says which ends were delivered."""
+    return f"delivery:{shard_of(case, work, shard)}"
+
+
+def _no_listing(listing: str, place: int) -> object:
+    raise NotFound(f"there is no listing {listing}")
+
+
+def _place(document: JobDocument, pattern: str) -> str:
+    assert document.winner is not None  # noqa: S101 - only such are asked for
+    name = pattern
+    for key, value in document.parameters.items():
+        name = name.replace("${" + key + "}", str(value))
+    path = document.winner.manifest.path if document.winner.manifest else ""
+    return f"{path}/{name}"
+
+
+def _outputs(values: Iterable[object]) -> Iterable[Mapping[str, object]]:
+    for value in values:
+        if isinstance(value, Mapping):
+            found = value.get("$output", value.get("$outputs"))
+            if isinstance(found, Mapping):
+                yield found
+            else:
+                yield from _outputs(value.values())
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            yield from _outputs(value)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, Sequence) and not isinstance(value, str) else []

@@ -1,0 +1,180 @@
+"""A domain that runs cases: a real Temporal, a real store, a server, a relay and a worker in the test's process, and a pilot that does what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+from tests import servers
+from tests.server.running import Domain, RunningServer, until
+from tests.server.scripted_pilot import ScriptedPilot, end_of
+from tests.server.store_room import store_room
+
+from holdfast.apps.wiring import KeeperParts, WorkerParts, make_parts, run_loops, stop
+from holdfast.domain.flows.events import Verb, VerbKind
+from holdfast.domain.flows.flow_version import flow_as_plain, version_of
+from holdfast.formats.yaml_flow import read_flow_text
+from holdfast.ports.flow_engine import CaseStart, CaseSummary
+
+TENANT = "flows"
+Fate = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""What a claimed job comes to: the facts of its end, such as an exit code."""
+GOOD: dict[str, Any] = {}
+BAD: dict[str, Any] = {"outcome": "fault", "exit_code": 1}
+
+
+async def new_namespace() -> str:
+    """A namespace that nobody else uses."""
+    name = f"test-{uuid4().hex[:12]}"
+    client = await Client.connect(servers.temporal())
+    keep = Duration()
+    keep.FromTimedelta(timedelta(days=1))
+    request = RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=keep)
+    await client.workflow_service.register_namespace(request)
+
+    async def known() -> bool:
+        try:
+            own = await Client.connect(servers.temporal(), namespace=name)
+            await own.count_workflows()
+        except RPCError:
+            return False
+        return True
+
+    await until(known, "the namespace")
+    return name
+
+
+@dataclass(eq=False)
+class CaseSite:
+    """What runs, and how to ask after it."""
+
+    domain: Domain
+    server: RunningServer
+    namespace: str
+    pilots: list[ScriptedPilot] = field(default_factory=list)
+    fate: Fate = lambda _claim: GOOD
+    ran: list[str] = field(default_factory=list)
+    """The names of the jobs that were run, in order, with their index if they have one."""
+    hold_back: Callable[[Mapping[str, Any]], bool] = lambda _claim: False
+    """Jobs that are claimed and not ended."""
+    kept: list[tuple[ScriptedPilot, dict[str, Any]]] = field(default_factory=list)
+
+    @property
+    def engine(self) -> Any:
+        return self.server.services.parts.engine
+
+    async def start(self, text: str, case: str | None = None, **params: object) -> str:
+        """Store a flow and start a case of it."""
+        read = read_flow_text(text)
+        assert read.flow is not None, read.problems
+        version = await self.server.services.parts.flows.put(read.flow, tenant=TENANT)
+        case = case or str(uuid4())
+        plain = flow_as_plain(read.flow)
+        assert await self.engine.start(CaseStart(case, TENANT, "ada", version, read.flow.name, plain, params))
+        assert version == version_of(read.flow)
+        return case
+
+    async def verb(self, case: str, kind: VerbKind, item: str = "", **more: Any) -> Any:
+        now = self.server.services.parts.clock.now()
+        verb = Verb(now, more.pop("id", str(uuid4())), kind, item=item, by="ada", **more)
+        return await self.engine.send_verb(case, verb)
+
+    async def ended(self, case: str, patience: float = 60) -> CaseSummary:
+        """The case when it has ended."""
+
+        async def over() -> CaseSummary | None:
+            summary: CaseSummary = await self.engine.describe(case)
+            return summary if summary.ended is not None else None
+
+        found: CaseSummary = await until(over, f"the end of case {case}", patience)
+        assert found.state != "broken"
+        return found
+
+    async def result(self, case: str) -> dict[str, Any]:
+        await self.ended(case)
+        client = await self.engine.client()
+        result: dict[str, Any] = await client.get_workflow_handle(case).result()
+        return result
+
+    async def items(self, case: str) -> dict[str, str]:
+        """The state of each item."""
+        state = await self.engine.state(case)
+        return {item["id"]: item.get("state", "waiting") for item in state["items"]}
+
+    async def item_is(self, case: str, item: str, *states: str) -> None:
+        async def there() -> bool:
+            return (await self.items(case)).get(item) in states
+
+        await until(there, f"item {item} to be {states}")
+
+    async def runs(self, case: str) -> int:
+        """How many runs the workflow of a case or shard has had."""
+        client = await self.engine.client()
+        count = 0
+        async for _ in client.list_workflows(f"WorkflowId = '{case}'"):
+            count += 1
+        return count
+
+    async def fly(self, pilot: ScriptedPilot) -> None:
+        """Claim and end jobs, for ever."""
+        while True:
+            claims = await pilot.claim(most=32, wait=5)
+            ends = []
+            for claim in claims:
+                name = claim["name"] if claim.get("index") is None else f"{claim['name']}[{claim['index']}]"
+                if self.hold_back(claim):
+                    self.kept.append((pilot, claim))
+                    continue
+                self.ran.append(name)
+                ends.append(end_of(claim, **self.fate(claim)))
+            if ends:
+                answer = await pilot.post("ends", {"ends": ends})
+                assert answer.status_code == 200, answer.text
+
+    async def let_go(self) -> None:
+        """End what was held back."""
+        for pilot, claim in self.kept:
+            await pilot.end(claim, **self.fate(claim))
+        self.kept.clear()
+
+
+@asynccontextmanager
+async def case_site(
+    store: str, folder: Path, *, pilots: int = 1, worker: bool = True, namespace: str = "", **settings: Any
+) -> AsyncIterator[CaseSite]:
+    """Everything that a case needs, on one kind of store."""
+    namespace = namespace or await new_namespace()
+    known = {"temporal": servers.temporal(), "temporal_namespace": namespace, "relay_every": 0.1}
+    async with store_room(store, folder) as url:
+        domain = Domain(url, folder, known | {"relay_patience": 1.0} | settings)
+        async with domain.server() as server, domain.keeper() as keeper:
+            site = CaseSite(domain, server, namespace)
+            await site.engine.open()
+            loops = [asyncio.create_task(run_loops({"relay": keeper.loops()["relay"]}))]
+            parts = make_parts(domain.settings())
+            await parts.store.open()
+            if worker:
+                loops.append(asyncio.create_task(run_loops({"worker": WorkerParts(parts, server.services).run})))
+            for _ in range(pilots):
+                pilot = await ScriptedPilot.register(server, TENANT)
+                site.pilots.append(pilot)
+                loops.append(asyncio.create_task(site.fly(pilot)))
+            try:
+                yield site
+            finally:
+                for loop in loops:
+                    await stop(loop)
+                await parts.store.close()
+
+
+__all__ = ["BAD", "GOOD", "TENANT", "CaseSite", "KeeperParts", "case_site", "new_namespace"]
