@@ -43,6 +43,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="short jobs held ready for each slot, at most 32 (1)",
     )
+    add(
+        "--calls",
+        type=int,
+        default=32,
+        metavar="N",
+        help="calls of functions held ready for each slot while they are short, at most 32 (32)",
+    )
     add("--cpus", type=int, metavar="N", help="processors for jobs (those of this process)")
     add("--memory", type=int, metavar="BYTES", help="memory for jobs (this machine's)")
     add("--disk", type=int, metavar="BYTES", help="disk for jobs (what is free in --work)")
@@ -114,6 +121,7 @@ def _settings(arguments: argparse.Namespace, token: str) -> Settings:
         site=arguments.site,
         slots=max(1, arguments.slots),
         batch=min(32, max(1, arguments.batch)),
+        calls=min(32, max(1, arguments.calls)),
         resources=_resources(arguments, work),
         time_left=arguments.time_left,
         time_margin=arguments.time_margin,

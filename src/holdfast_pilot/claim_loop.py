@@ -35,7 +35,6 @@ class ClaimLoop(threading.Thread):
         held: HeldClaims,
         *,
         wait: float,
-        batch: int,
         may_claim: Callable[[], int],
         time_left: Callable[[], float | None],
         on_claimed: Callable[[list[ClaimedJob]], None],
@@ -44,7 +43,6 @@ class ClaimLoop(threading.Thread):
         self._identity = identity
         self._held = held
         self._wait = wait
-        self._batch = batch
         self._may_claim = may_claim
         self._time_left = time_left
         self._on_claimed = on_claimed
@@ -90,8 +88,9 @@ class ClaimLoop(threading.Thread):
             "resources": self._held.free(),
             "time_left": self._time_left(),
         }
-        if self._batch > 1:
-            body["batch"] = self._batch
+        ahead = self._held.ahead
+        if ahead > 1:
+            body["batch"] = ahead
         answer = self._identity.call(
             self._link, "POST", "/claims", body, timeout=self._wait + _ANSWER_MARGIN, everywhere=False
         )

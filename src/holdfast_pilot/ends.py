@@ -32,10 +32,24 @@ _WRONG = (400, 409, 413, 422)
 _REFUSALS_BEFORE_GIVING_UP = 3
 
 
-class _Pending:
-    def __init__(self, document: dict[str, Any], path: str) -> None:
-        self.document = document
+class _Spooled:
+    """A file with ends; it goes when the last of them is settled."""
+
+    def __init__(self, path: str, ends: int) -> None:
         self.path = path
+        self.left = ends
+
+    def settle(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+
+
+class _Pending:
+    def __init__(self, document: dict[str, Any], spooled: _Spooled) -> None:
+        self.document = document
+        self.spooled = spooled
         self.due = 0.0
         self.wait = _FIRST_WAIT
         self.refusals = 0
@@ -60,19 +74,20 @@ class Ends(threading.Thread):
         self._pending: dict[str, _Pending] = {}
         self._ended = False
 
-    def put(self, document: dict[str, Any]) -> None:
-        """Take charge of an end. On disk first, so that it also outlives this process."""
-        claim = str(document["claim"])
-        path = os.path.join(self._spool, claim + ".json")
+    def put(self, documents: list[dict[str, Any]]) -> None:
+        """Take charge of ends. On disk first, all in one file, so that they also outlive this process."""
+        path = os.path.join(self._spool, str(documents[0]["claim"]) + ".json")
         try:
             descriptor = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with open(descriptor, "w", encoding="utf-8") as sink:
-                json.dump(document, sink)
+                sink.write(json.dumps(documents))
             os.rename(path + ".tmp", path)
         except OSError as error:
             log.error("an end is kept in memory only: %s", error)  # noqa: TRY400 - the line says it all
+        spooled = _Spooled(path, len(documents))
         with self._changed:
-            self._pending[claim] = _Pending(document, path)
+            for document in documents:
+                self._pending[str(document["claim"])] = _Pending(document, spooled)
             self._changed.notify_all()
 
     def adopt(self, paths: list[str]) -> None:
@@ -80,15 +95,19 @@ class Ends(threading.Thread):
         for path in paths:
             try:
                 with open(path, encoding="utf-8") as source:
-                    document = json.load(source)
-                claim = str(document["claim"])
+                    documents = json.load(source)
+                if isinstance(documents, dict):
+                    documents = [documents]  # as earlier pilots kept one
+                claims = [str(document["claim"]) for document in documents]
             except (OSError, ValueError, KeyError, TypeError) as error:
                 log.warning("an end left in the spool cannot be read (%s)", error)
                 with contextlib.suppress(OSError):
                     os.unlink(path)
                 continue
+            spooled = _Spooled(path, len(documents))
             with self._changed:
-                self._pending.setdefault(claim, _Pending(document, path))
+                for claim, document in zip(claims, documents):
+                    self._pending.setdefault(claim, _Pending(document, spooled))
                 self._changed.notify_all()
 
     def waiting(self) -> int:
@@ -181,16 +200,20 @@ class Ends(threading.Thread):
                     "log_tail": str(pending.document.get("log_tail"))[-500:],
                 }
             if pending.refusals > _REFUSALS_BEFORE_GIVING_UP and len(batch) == 1:
-                with contextlib.suppress(OSError):
-                    os.rename(pending.path, pending.path + ".refused")
+                self._set_aside(pending)
                 self._settle(pending, "refused")
             else:
                 pending.put_off()
 
+    def _set_aside(self, pending: _Pending) -> None:
+        """Keep an end that no server takes where someone may look at it."""
+        path = os.path.join(self._spool, str(pending.document["claim"]) + ".refused")
+        with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as sink:
+            json.dump(pending.document, sink)
+
     def _settle(self, pending: _Pending, result: str) -> None:
         claim = str(pending.document["claim"])
-        with contextlib.suppress(OSError):
-            os.unlink(pending.path)
+        pending.spooled.settle()
         # The claim is let go of before anyone waiting for the flush goes on.
         self._on_settled(claim, result)
         with self._changed:

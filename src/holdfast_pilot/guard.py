@@ -6,7 +6,7 @@ means what it says. It sees the pilot's death as the end of a socket and kills e
 descendants at once. And when the pilot is stopped or starved it still keeps wall limits and the leases of
 payloads with external effects.
 
-Requests come as lines of JSON: ``start``, ``stop``, ``lease``. Answers go the same way: ``ready``, ``started``, ``end``.
+Requests come as lines of JSON: ``start``, ``stop``, ``lease``, and ``limit``, which sets the wall limit of a payload anew. Answers go the same way: ``ready``, ``started``, ``end``.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def _become_payload(request: dict[str, Any], guard: int, output: int, exec_error
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)  # Python ignores these two, and a payload would inherit that
         _offer_to_oom_killer()
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(output, 1)
+        source = os.open(request["stdin"] or os.devnull, os.O_RDONLY)
+        os.dup2(source, 0)
+        os.dup2(os.open(request["stdout"], os.O_WRONLY) if request["stdout"] else output, 1)
         os.dup2(output, 2)
         os.chdir(request["folder"])
         # A stop that came since the fork has been waiting and takes effect here.
@@ -181,6 +181,10 @@ class Guard:
             self._start(request)
         elif request["do"] == "lease":
             self._lease_until = request["until"]
+        elif request["do"] == "limit":
+            for run in self._runs.values():
+                if run.claim == request["claim"]:
+                    run.wall_until = None if request["wall"] is None else steady() + request["wall"]
         elif request["do"] == "stop":
             for run in self._runs.values():
                 if run.claim == request["claim"]:

@@ -33,12 +33,20 @@ NO_GUARD = "no-guard"
 _GUARD_SECONDS = 10.0
 
 
-class _Waiting:
-    def __init__(self, external: bool) -> None:  # noqa: FBT001
+class Waiting:
+    """A payload that the guard has, until it tells the end."""
+
+    def __init__(self, *, external: bool, on_done: Callable[[], None] = lambda: None) -> None:
         self.external = external
         self.done = threading.Event()
         self.pid = 0
         self.outcome: Outcome | None = None
+        self._on_done = on_done
+
+    def end(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.done.set()
+        self._on_done()
 
 
 class GuardLink:
@@ -47,7 +55,7 @@ class GuardLink:
     def __init__(self, on_lost: Callable[[], None]) -> None:
         self._on_lost = on_lost  # called when no guard can be had: this pilot can run nothing
         self._lock = threading.Lock()
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, Waiting] = {}
         self._lease_until: float | None = None
         self._closing = False
         self._ready = threading.Event()
@@ -66,20 +74,26 @@ class GuardLink:
         ``stop_why`` is asked once the guard has the payload: a stop that was ordered a moment before could
         not reach the guard, since there was nothing to stop yet.
         """
-        waiting = _Waiting(payload.external)
-        give_up = steady() + _GUARD_SECONDS
-        while not self._begin(payload, waiting):
-            if self._closing or steady() > give_up:
-                self._on_lost()
-                return Outcome(stopped_for=NO_GUARD)
-            time.sleep(0.02)
+        waiting = Waiting(external=payload.external)
+        if not self.start(payload, waiting):
+            return Outcome(stopped_for=NO_GUARD)
         why = stop_why()
         if why:
             self.stop(payload.claim, why)
         waiting.done.wait()
         return waiting.outcome or Outcome(start_error="the guard gave no outcome")
 
-    def _begin(self, payload: Payload, waiting: _Waiting) -> bool:
+    def start(self, payload: Payload, waiting: Waiting) -> bool:
+        """Hand a payload to the guard; false when there is none to be had."""
+        give_up = steady() + _GUARD_SECONDS
+        while not self._begin(payload, waiting):
+            if self._closing or steady() > give_up:
+                self._on_lost()
+                return False
+            time.sleep(0.02)
+        return True
+
+    def _begin(self, payload: Payload, waiting: Waiting) -> bool:
         """Hand a payload to the guard; false when there is none just now, and then it has surely not begun."""
         with self._lock:
             try:
@@ -101,6 +115,11 @@ class GuardLink:
         """Ask for a payload's end: SIGTERM to its group, after its grace SIGKILL."""
         with self._lock, contextlib.suppress(OSError):
             self._send({"do": "stop", "claim": claim, "why": why})
+
+    def limit(self, claim: str, wall: float | None) -> None:
+        """Set the wall limit of a payload anew, from now on."""
+        with self._lock, contextlib.suppress(OSError):
+            self._send({"do": "limit", "claim": claim, "wall": wall})
 
     def extend_lease(self, until: float) -> None:
         """Tell until when (on the steady clock) payloads with external effects may run."""
@@ -164,8 +183,7 @@ class GuardLink:
                 waiting.pid = event["pid"]
                 return
             del self._waiting[claim]
-        waiting.outcome = Outcome(**event)
-        waiting.done.set()
+        waiting.end(Outcome(**event))
 
     def _after_death(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()
@@ -181,12 +199,13 @@ class GuardLink:
         if not self._closing:
             log.error("the guard died (%s); the next payload gets another", process.returncode)
         for waiting in orphaned.values():
-            waiting.outcome = Outcome(
-                signal=int(signal.SIGKILL),
-                stopped_for="guard-lost",
-                log_tail="[pilot: the guard of this payload died, and the payload with it]",
+            waiting.end(
+                Outcome(
+                    signal=int(signal.SIGKILL),
+                    stopped_for="guard-lost",
+                    log_tail="[pilot: the guard of this payload died, and the payload with it]",
+                )
             )
-            waiting.done.set()
 
     @staticmethod
     def _end_orphans() -> None:

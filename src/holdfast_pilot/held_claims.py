@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from holdfast_pilot.clock import steady
 
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from holdfast_pilot.payload import ClaimedJob
 
 QUANTITIES = ("cpus", "memory", "disk", "gpus")
+
+# A call of a function that takes less is short, and the next may be held ready; after one that takes more, none is.
+_SHORT = 0.05
+_LONG = 0.25
+_STUCK = 0.5  # what is held ready behind calls that take so long is given back, for others to run
 
 
 class Held:
@@ -28,6 +33,9 @@ class Held:
         self.running = False
         self.finished = threading.Event()
         self.log_path = ""
+        self.has_folder = not job.warm  # calls of functions mostly need none
+        self.given_back = False  # taken from behind a long call
+        self.stop_call: Callable[[Held, str], None] | None = None  # how a call in a runner is stopped
 
     @property
     def claim(self) -> str:
@@ -43,16 +51,20 @@ def wants(job: ClaimedJob, quantity: str) -> int:
 class HeldClaims:
     """Claims that wait for a slot, run, or have ended but are not settled."""
 
-    def __init__(self, *, slots: int, batch: int, resources: dict[str, int]) -> None:
+    def __init__(self, *, slots: int, batch: int, resources: dict[str, int], calls: int = 1) -> None:
         self._slots = slots
         self._batch = batch
+        self._calls = max(calls, batch)
+        self._short = False  # whether the last call was
+        self._ahead = batch  # claims to hold for each slot, as short as the last ones were
         self._resources = resources
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # slots wait here
         self._space = threading.Condition(self._lock)  # the claim loop waits here
         self._held: dict[str, Held] = {}
         self._queue: deque[Held] = deque()
-        self._running: set[Held] = set()
+        self._running: dict[Held, float] = {}  # since when
+        self._burst: set[Held] = set()  # with a slot, but behind another one there
         self._closed = False
         self._idle_since = steady()
         self.taken_in = 0
@@ -90,19 +102,76 @@ class HeldClaims:
                 if self._queue and self._fits(self._queue[0]):
                     held = self._queue.popleft()
                     held.running = True
-                    self._running.add(held)
+                    self._running[held] = steady()
+                    if not held.job.warm:
+                        self._ahead, self._short = self._batch, False
                     return held
                 if self._closed and not self._queue:
                     return None
                 self._work.wait()
 
-    def release(self, held: Held) -> None:
-        """Give back the slot; the claim stays held until it is settled."""
+    def take_like(self, first: Held, key: Callable[[ClaimedJob], str]) -> list[Held]:
+        """Claims that may follow a call in the same runner at once: none unless calls are short just now."""
         with self._lock:
-            held.running = False
-            self._running.discard(held)
+            if not self._short or first.job.external or first.job.outputs or first.job.inputs:
+                return []
+            most = min(self._ahead, len(self._queue) // self._slots)  # the other slots have their share
+            wanted = key(first.job)
+            taken: list[Held] = []
+            while len(taken) < most and self._queue:
+                job = self._queue[0].job
+                alike = job.warm and job.resources == first.job.resources and key(job) == wanted
+                if not alike or job.outputs or job.inputs:
+                    break
+                taken.append(self._queue.popleft())
+            self._burst.update(taken)
+            return taken
+
+    def begin(self, held: Held) -> None:
+        """A claim of a burst has its turn."""
+        with self._lock:
+            self._burst.discard(held)
+            held.running = True
+            self._running[held] = steady()
+
+    def note_call(self, wall: float) -> None:
+        """Learn from a call how many to hold ready."""
+        with self._lock:
+            self._short = wall <= _SHORT
+            if self._short:
+                self._ahead = min(self._calls, self._ahead * 2)
+            elif wall > _LONG:
+                self._ahead = self._batch
+
+    def stuck(self) -> list[Held]:
+        """Take back claims that were held ready because calls were short, and now wait behind something long."""
+        with self._lock:
+            late = steady() - _STUCK
+            allowed = self._slots * self._batch - len(self._running)
+            if len(self._queue) <= allowed or len(self._running) < self._slots:
+                return []
+            if any(since > late for since in self._running.values()):
+                return []
+            self._ahead, self._short = self._batch, False
+            kept = [self._queue.popleft() for _ in range(max(0, allowed))]
+            withdrawn = self._withdraw()
+            self._queue.extend(kept)
+            return withdrawn
+
+    @property
+    def ahead(self) -> int:
+        """How many claims to hold for each slot now."""
+        return self._ahead
+
+    def release(self, *ended: Held) -> None:
+        """Give back the slot; the claims stay held until they are settled."""
+        with self._lock:
+            for held in ended:
+                held.running = False
+                self._burst.discard(held)
+                self._running.pop(held, None)
+                held.finished.set()
             self._idle_since = steady()
-            held.finished.set()
             if self._queue:
                 self._work.notify_all()  # one that did not fit may fit now, and what is behind it too
             self._space.notify_all()
@@ -115,11 +184,14 @@ class HeldClaims:
     def withdraw_queued(self) -> list[Held]:
         """Take back every claim that has not started."""
         with self._lock:
-            waiting = list(self._queue)
-            self._queue.clear()
-            for held in waiting:
-                held.finished.set()
-            return waiting
+            return self._withdraw()
+
+    def _withdraw(self) -> list[Held]:
+        waiting = list(self._queue)
+        self._queue.clear()
+        for held in waiting:
+            held.finished.set()
+        return waiting
 
     def running(self) -> list[Held]:
         """The claims that have a slot."""
@@ -132,16 +204,17 @@ class HeldClaims:
         A pilot with one job a slot asks as soon as a slot is free. With batches it asks when half a batch
         has room, so that very short jobs do not cost a request each.
         """
-        room_for = self._slots * self._batch
-        worth_asking = 1 if self._batch == 1 else max(1, room_for // 2)
         with self._space:
-            self._space.wait_for(lambda: self._closed or self._room() >= worth_asking, timeout)
+            self._space.wait_for(lambda: self._closed or self._room() >= self._worth_asking(), timeout)
             room = self._room()
-            return room if room >= worth_asking else 0
+            return room if room >= self._worth_asking() else 0
+
+    def _worth_asking(self) -> int:
+        return 1 if self._ahead == 1 else max(1, self._slots * self._ahead // 2)
 
     def free(self) -> dict[str, int]:
         """The resources to ask for work with."""
-        if self._batch > 1:
+        if self._ahead > 1:
             # Queued claims run one after another, so each may have all there is.
             return dict(self._resources)
         with self._lock:
@@ -154,7 +227,7 @@ class HeldClaims:
     def idle_for(self) -> float:
         """Seconds since the last claim left its slot; none while there is work."""
         with self._lock:
-            return 0.0 if self._running or self._queue else steady() - self._idle_since
+            return 0.0 if self._running or self._queue or self._burst else steady() - self._idle_since
 
     def close(self) -> None:
         """Let the slots end once the queue is empty."""
@@ -164,7 +237,7 @@ class HeldClaims:
             self._space.notify_all()
 
     def _room(self) -> int:
-        return self._slots * self._batch - len(self._queue) - len(self._running)
+        return self._slots * self._ahead - len(self._queue) - len(self._running) - len(self._burst)
 
     def _fits(self, held: Held) -> bool:
         if not self._running:

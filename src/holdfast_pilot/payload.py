@@ -40,6 +40,10 @@ class ClaimedJob:
     environment: dict[str, Any]
     outputs: list[Any]
     external: bool
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    sequential: bool = False  # whether inputs are brought one after the other
+    owner: str = ""
+    warm: bool = False  # a call of a function, for a runner that is kept
 
     @property
     def fence(self) -> str:
@@ -80,6 +84,10 @@ def read_claim(document: dict[str, Any]) -> ClaimedJob:
             environment=_record(specification.get("environment")),
             outputs=_sequence(specification.get("outputs")),
             external=specification.get("effects") == "external",
+            inputs=[one for one in _sequence(document.get("inputs")) if isinstance(one, dict)],
+            sequential=specification.get("staging") == "sequential",
+            owner=str(document.get("owner") or ""),
+            warm=specification.get("runner") == "warm",
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadClaimError(f"a claim without a usable name: {error!r}") from error
@@ -98,6 +106,8 @@ class Payload:
     grace: float
     external: bool
     log_cap: int = LOG_CAP
+    stdin: str = ""  # the file it reads from; nothing unless named
+    stdout: str = ""  # the file its output goes to instead of the log
 
 
 @dataclass(frozen=True)

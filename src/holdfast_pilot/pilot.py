@@ -21,7 +21,8 @@ from holdfast_pilot.lease import Lease
 from holdfast_pilot.log_orders import LogOrders
 from holdfast_pilot.payload import ClaimedJob, Outcome, Surroundings
 from holdfast_pilot.server_link import LinkError, RefusedError, ServerLink, ServerRing
-from holdfast_pilot.slot import Slot, make_end
+from holdfast_pilot.slot import Slot
+from holdfast_pilot.slot_end import make_end
 from holdfast_pilot.work_folder import WorkFolder
 
 log = logging.getLogger("holdfast_pilot")
@@ -41,6 +42,7 @@ class Settings:
     site: str = "local"
     slots: int = 1
     batch: int = 1
+    calls: int = 32
     resources: dict[str, int] = field(default_factory=dict)
     time_left: float | None = None
     time_margin: float = 60.0
@@ -70,7 +72,9 @@ class Pilot:
         self._ring = ServerRing(settings.servers, settings.ca_file)
         self._identity = Identity(self._ring, settings.enrol_token, self._registration())
         self._resources = {quantity: settings.resources.get(quantity, 0) for quantity in QUANTITIES}
-        self._held = HeldClaims(slots=settings.slots, batch=settings.batch, resources=self._resources)
+        self._held = HeldClaims(
+            slots=settings.slots, batch=settings.batch, resources=self._resources, calls=settings.calls
+        )
         self.signals = 0
 
     def drain(self, why: str) -> None:
@@ -132,7 +136,6 @@ class Pilot:
             self._identity,
             self._held,
             wait=settings.claim_wait,
-            batch=settings.batch,
             may_claim=self._may_claim,
             time_left=self._usable_time,
             on_claimed=self._on_claimed,
@@ -143,7 +146,7 @@ class Pilot:
             pass
         for thread in (beat, self._ends, *slots, claims):
             thread.start()
-        self._watch()
+        self._watch(slots)
         claims.end()
         self._hand_back(self._held.withdraw_queued())
         self._held.close()
@@ -171,6 +174,7 @@ class Pilot:
             host=self._settings.host,
             lease=lease,
             draining=self._draining.is_set,
+            on_staged=self._say_begun,
         )
 
     def _registration(self) -> dict[str, Any]:
@@ -228,7 +232,7 @@ class Pilot:
     def _hand_back(self, unstarted: list[Held]) -> None:
         for held in unstarted:
             reason = "cancelled" if held.stop_why == "cancelled" else "not-started"
-            self._ends.put(make_end(held.job, Outcome(), reason=reason, host=self._settings.host))
+            self._ends.put([make_end(held.job, Outcome(), reason=reason, host=self._settings.host)])
 
     def _on_settled(self, claim: str, result: str) -> None:
         if result != "committed":
@@ -254,14 +258,23 @@ class Pilot:
     def _stop(self, held: Held, why: str) -> None:
         if not held.stop_why:
             held.stop_why = why
-        self._guard.stop(held.claim, held.stop_why)
+        if held.stop_call is not None:
+            held.stop_call(held, held.stop_why)
+        else:
+            self._guard.stop(held.claim, held.stop_why)
 
-    def _watch(self) -> None:
+    def _watch(self, slots: list[Slot]) -> None:
         """Wait for a reason to end."""
         settings = self._settings
         while not self._draining.is_set():
             self._wake.wait(0.1 if settings.idle_exit or settings.max_jobs else 0.5)
             self._identity.renew_in_time()
+            self._hand_back(self._held.stuck())
+            for slot in slots:
+                reclaimed = slot.reclaim()
+                if reclaimed:
+                    self._hand_back(reclaimed)
+                    self._held.release(*reclaimed)
             usable = self._usable_time()
             if usable is not None and usable <= 0:
                 self.drain("the time of the allocation is nearly over")
@@ -285,6 +298,16 @@ class Pilot:
                     self._stop(held, "the pilot's time is over")
             for slot in slots:
                 slot.join(0.1 / len(slots))
+
+    def _say_begun(self, job: ClaimedJob) -> None:
+        """Tell that a job's inputs are there; best effort, since nothing but what people see depends on it."""
+        link = ServerLink(self._ring)
+        try:
+            self._identity.call(link, "POST", "/begun", {"job": job.job, "claim": job.claim}, timeout=5.0)
+        except LinkError as error:
+            log.info("no server heard that job %s began: %s", job.job, error)
+        finally:
+            link.close()
 
     def _say_goodbye(self) -> None:
         link = ServerLink(self._ring)

@@ -7,8 +7,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-from holdfast_pilot.clock import stamp
-from holdfast_pilot.guard_link import NO_GUARD
 from holdfast_pilot.outputs import (
     OutputFailedError,
     OutputMissingError,
@@ -17,6 +15,10 @@ from holdfast_pilot.outputs import (
     commit_outputs,
 )
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings, make_payload, safe_part
+from holdfast_pilot.slot_end import STOPPED, make_end
+from holdfast_pilot.staging import StagingError, StoppedError, stage_in
+from holdfast_pilot.warm_calls import WarmCalls
+from holdfast_pilot.warm_runner import runner_key
 
 if TYPE_CHECKING:
     from holdfast_pilot.ends import Ends
@@ -27,40 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast_pilot")
 
-# What an end says when the pilot stopped a payload. Everything else that was stopped died by a signal, and
-# its log says why: only a real cancel may be called one, since the servers close the job for it.
-_STOPPED = {"cancelled": "cancelled", "wall-limit": "wall-limit", NO_GUARD: "not-started"}
-
-
-def make_end(
-    job: ClaimedJob,
-    outcome: Outcome,
-    *,
-    reason: str,
-    host: str,
-    manifest: dict[str, object] | None = None,
-    words: str = "",
-) -> dict[str, Any]:
-    """The end of a claim as the servers want it; ``ok`` only for reason ``ok``."""
-    ok = reason == "ok"
-    return {
-        "job": job.job,
-        "generation": job.generation,
-        "attempt": job.attempt,
-        "claim": job.claim,
-        "outcome": "ok" if ok else "fault",
-        "reason": "exit" if ok else reason,
-        "exit_code": outcome.exit_code,
-        "signal": outcome.signal,
-        "started": stamp(outcome.started) if outcome.started else None,
-        "wall": round(outcome.wall, 6),
-        "cpu": round(outcome.cpu, 6),
-        "peak_memory": outcome.peak_memory,
-        "log_tail": outcome.log_tail + (f"\n[pilot: {words[:2000]}]\n" if words else ""),
-        "log_bytes": outcome.log_bytes,
-        "manifest": manifest,
-        "host": host,
-    }
+_GATHER = 0.02
 
 
 class Slot(threading.Thread):
@@ -79,6 +48,7 @@ class Slot(threading.Thread):
         host: str,
         lease: Lease,
         draining: Callable[[], bool],
+        on_staged: Callable[[ClaimedJob], None],
     ) -> None:
         super().__init__(name=f"slot-{number}", daemon=True)
         self._held = held
@@ -90,33 +60,100 @@ class Slot(threading.Thread):
         self._host = host
         self._lease = lease
         self._draining = draining
+        self._on_staged = on_staged
+        self._calls = WarmCalls(
+            held=held,
+            guard=guard,
+            folder=folder,
+            outputs=outputs,
+            surroundings=surroundings,
+            host=host,
+            draining=draining,
+            on_staged=on_staged,
+        )
 
     def run(self) -> None:
         """Work until the pilot ends and the queue is empty."""
         while True:
             held = self._held.take()
             if held is None:
+                self._calls.close()
                 return
+            if held.job.warm:
+                self._run_calls(held)
+                continue
+            self._calls.close()  # its memory is this job's now
             try:
                 end = self._run(held)
             except Exception as error:
                 log.exception("job %s could not be run", held.job.job)
                 end = make_end(held.job, Outcome(), reason="start-failed", host=self._host, words=repr(error))
-            try:
-                self._ends.put(end)
-            except Exception:
-                log.exception("the end of job %s could not be kept", held.job.job)
-            self._held.release(held)
-            try:
-                self._folder.clear(held.claim)
-            except Exception:
-                log.exception("the working folder of job %s could not be cleared", held.job.job)
+            self._hand_on([(held, end)])
+
+    def _hand_on(self, ended: list[tuple[Held, dict[str, Any]]]) -> None:
+        """Keep ends until they are delivered, and make room."""
+        try:
+            self._ends.put([end for _, end in ended])
+        except Exception:
+            log.exception("the ends of %d jobs could not be kept", len(ended))
+        self._held.release(*(held for held, _ in ended))
+        for held, _ in ended:
+            if held.has_folder:
+                try:
+                    self._folder.clear(held.claim)
+                except Exception:
+                    log.exception("the working folder of job %s could not be cleared", held.job.job)
+
+    def reclaim(self) -> list[Held]:
+        """Claims to give back because they wait behind a long call."""
+        try:
+            return self._calls.reclaim()
+        except (OSError, ValueError):
+            return []  # its runner has just ended
+
+    def _run_calls(self, first: Held) -> None:
+        """Carry out a call, and with it those behind it in the queue that are as short as the last ones were."""
+        burst = [first, *self._held.take_like(first, runner_key)]
+        ended: list[tuple[Held, dict[str, Any]]] = []
+        delivered: set[str] = set()
+        since = time.monotonic()
+
+        def flush() -> None:
+            nonlocal since
+            if ended:
+                self._hand_on(ended)
+                ended.clear()
+            since = time.monotonic()
+
+        def deliver(held: Held, end: dict[str, Any]) -> None:
+            ended.append((held, end))
+            delivered.add(held.claim)
+            # Ends of very short calls go together; none waits for a long one.
+            if time.monotonic() - since > _GATHER:
+                flush()
+
+        try:
+            good = self._lease.wait_good(lambda: bool(first.stop_why) or self._draining())
+            if good or first.stop_why:
+                self._calls.run(burst, deliver, flush)
+        except Exception as error:
+            log.exception("calls could not be carried out")
+            self._calls.close()
+            for held in burst:
+                if held.claim not in delivered and not held.given_back:
+                    end = make_end(held.job, Outcome(), reason="start-failed", host=self._host, words=repr(error))
+                    deliver(held, end)
+        for held in burst:
+            if held.claim not in delivered and not held.given_back:
+                reason = STOPPED.get(held.stop_why, "not-started")
+                deliver(held, make_end(held.job, Outcome(), reason=reason, host=self._host))
+        flush()
 
     def _run(self, held: Held) -> dict[str, Any]:
         job = held.job
         good = self._lease.wait_good(lambda: bool(held.stop_why) or self._draining())
         if held.stop_why or not good:
-            reason = _STOPPED.get(held.stop_why, "not-started")
+            reason = STOPPED.get(held.stop_why, "not-started")
             return make_end(job, Outcome(), reason=reason, host=self._host)
         try:
             patterns = check_patterns(job.outputs)
@@ -124,6 +161,13 @@ class Slot(threading.Thread):
             folder = self._folder.job_folder(name)
             held.log_path = self._folder.log_path(name)
             payload = make_payload(job, folder, held.log_path, self._surroundings)
+            if job.inputs:
+                self._stage(held, folder)
+        except StoppedError:
+            reason = STOPPED.get(held.stop_why, "not-started")
+            return make_end(job, Outcome(), reason=reason, host=self._host)
+        except StagingError as error:
+            return make_end(job, Outcome(), reason=error.reason, host=self._host, words=str(error))
         except (BadClaimError, OSError) as error:
             return make_end(job, Outcome(), reason="start-failed", host=self._host, words=str(error))
         began = time.monotonic()
@@ -131,11 +175,18 @@ class Slot(threading.Thread):
         log.debug("job %s attempt %d ended after %.3f s", job.job, job.attempt, time.monotonic() - began)
         return self._judge(job, outcome, folder, patterns)
 
+    def _stage(self, held: Held, folder: str) -> None:
+        """Bring the inputs; the job starts only when all are there."""
+        began = time.monotonic()
+        stage_in(held.job.inputs, folder, sequential=held.job.sequential, stopped=lambda: bool(held.stop_why))
+        self._on_staged(held.job)
+        log.debug("job %s: %d inputs in %.3f s", held.job.job, len(held.job.inputs), time.monotonic() - began)
+
     def _judge(self, job: ClaimedJob, outcome: Outcome, folder: str, patterns: list[str]) -> dict[str, Any]:
         if outcome.start_error:
             return make_end(job, outcome, reason="start-failed", host=self._host, words=outcome.start_error)
-        if outcome.stopped_for in _STOPPED:
-            return make_end(job, outcome, reason=_STOPPED[outcome.stopped_for], host=self._host)
+        if outcome.stopped_for in STOPPED:
+            return make_end(job, outcome, reason=STOPPED[outcome.stopped_for], host=self._host)
         if outcome.signal is not None or outcome.stopped_for:
             # Also one that answers SIGTERM with a good exit code: it was stopped half way.
             return make_end(job, outcome, reason="signal", host=self._host)

@@ -44,6 +44,10 @@ class WorkFolder:
         os.mkdir(path, 0o700)
         return path
 
+    def job_place(self, claim: str) -> str:
+        """Where the working folder of a claim is, or would be."""
+        return os.path.join(self._jobs, claim)
+
     def log_path(self, claim: str) -> str:
         """Where the log of a claim goes."""
         return os.path.join(self._logs, claim + ".log")

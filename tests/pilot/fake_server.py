@@ -294,6 +294,9 @@ class _Handler(BaseHTTPRequestHandler):
         results = [{"claim": end["claim"], "result": result, "detail": ""} for end in body["ends"]]
         self._answer(200, {"results": results})
 
+    def _begun(self, _body: dict[str, Any]) -> None:
+        self._answer(200, {})
+
     def _log(self, body: dict[str, Any]) -> None:
         self.server_state.seen.logs.append(body)
         self._answer(200, {})

@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.ports.errors import Permanent
 
+_LISTS = frozenset({"callback_hosts", "outputs", "staging_hosts"})
+"""Settings that are lists, written with commas."""
+
 
 class Settings(BaseModel):
     """All settings, each with its default."""
@@ -34,6 +37,8 @@ class Settings(BaseModel):
     """How long a pilot's token lives."""
     callback_hosts: tuple[str, ...] = ()
     """Hosts that callbacks may go to; see the how-to on notifications."""
+    staging_hosts: tuple[str, ...] = ()
+    """Hosts that inputs may come from by HTTP; see the how-to on inputs."""
     max_body: int = 64 << 20
     """Bytes that a request may have."""
     head_seconds: float = Field(default=10.0, gt=0)
@@ -82,7 +87,7 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
             raise Permanent(f"the settings file {path} cannot be read: {error}") from error
     for name in Settings.model_fields:
         if (text := environment.get(f"HOLDFAST_{name.upper()}")) is not None:
-            values[name] = tuple(filter(None, text.split(","))) if name in ("callback_hosts", "outputs") else text
+            values[name] = tuple(filter(None, text.split(","))) if name in _LISTS else text
     values |= {name: value for name, value in flags.items() if value is not None}
     try:
         return Settings.model_validate(values)

@@ -25,6 +25,7 @@ from holdfast.adapters.sql.slip_store import SqlSlipStore
 from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.settings import Settings
+from holdfast.domain.jobs.outbound import Outbound
 from holdfast.ports.errors import Permanent, Transient
 from holdfast.ports.identity import Identity
 from holdfast.ports.job_store import JobStore
@@ -46,6 +47,7 @@ from holdfast.services.send_callbacks import SendCallbacks
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.submit_flow_jobs import SubmitFlowJobs
 from holdfast.services.submit_jobs import SubmitJobs
+from holdfast.services.watch_forgotten import WatchForgotten
 from holdfast.services.watch_orphans import WatchOrphans
 from holdfast.services.watch_runtimes import WatchRuntimes
 from holdfast.services.write_checked import CheckedWriter
@@ -94,6 +96,7 @@ class Parts:
     writer: CheckedWriter
     identity: Identity
     notify: Notify
+    staging: Outbound
     release: ReleaseClaims
     flows: KeepFlows
     engine: TemporalFlowEngine | None
@@ -136,6 +139,7 @@ def make_parts(settings: Settings) -> Parts:
         writer=writer,
         identity=SignedIdentity(signing_key(settings.key_file), clock),
         notify=HttpxNotify(settings.callback_hosts),
+        staging=Outbound(settings.staging_hosts, setting="staging_hosts"),
         release=ReleaseClaims(store, pilots, writer, clock),
         flows=KeepFlows(store, clock),
         engine=engine,
@@ -152,7 +156,7 @@ class ServerParts:
         store, clock, writer = parts.store, parts.clock, parts.writer
         self.claims = ClaimJobs(store, writer, clock, parts.ids)
         self.ends = EndJobs(store, writer, clock)
-        self.follow = FollowJobs(store, clock)
+        self.follow = FollowJobs(store, clock, alone=lambda: len(self.beats.alive) <= 1)
         self.submit = SubmitJobs(store, clock, parts.ids, offered=[self.claims.offer])
         self.steer = SteerJobs(store, writer, clock)
         self.beats = KeepBeats(
@@ -223,10 +227,22 @@ class KeeperParts:
             parts.clock,
             raised=lambda job: log.warning("past its expected runtime", job=job.id, name=job.name, owner=job.owner),
         )
+        self.forgotten = WatchForgotten(
+            parts.store,
+            parts.clock,
+            raised=lambda job: log.error(
+                "a job failed that nobody waits for", job=job.id, name=job.name, owner=job.owner
+            ),
+        )
         self.callbacks = SendCallbacks(parts.store, parts.writer, parts.clock, parts.notify)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-        loops = {"orphans": self.orphans.run, "runtimes": self.runtimes.run, "callbacks": self.callbacks.run}
+        loops = {
+            "orphans": self.orphans.run,
+            "runtimes": self.runtimes.run,
+            "forgotten": self.forgotten.run,
+            "callbacks": self.callbacks.run,
+        }
         if self.parts.relay is not None:
             loops["relay"] = self.parts.relay.run
         return loops
@@ -236,6 +252,7 @@ class KeeperParts:
         yield Sample("holdfast_orphans_forgotten_total", "Claims unknown to their pilots", self.orphans.forgotten_found)
         yield Sample("holdfast_orphan_alarms_total", "Scans stopped: too many at once", self.orphans.alarms)
         yield Sample("holdfast_runtime_alerts_total", "Attempts past their expected runtime", self.runtimes.alerts)
+        yield Sample("holdfast_forgotten_alerts_total", "Failed jobs that nobody waits for", self.forgotten.alerts)
         yield Sample("holdfast_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))
         yield Sample("holdfast_callbacks_total", "", self.callbacks.failed, (("result", "failed"),))
         relay = self.parts.relay

@@ -9,12 +9,19 @@ from holdfast.client.errors import (
     BadSettings,
     ClientError,
     Conflict,
+    JobFailed,
     NotAllowed,
     NotFound,
+    RemoteError,
+    ResultUnreachable,
     TimedOut,
     Unavailable,
 )
+from holdfast.client.executor import CallOptions, Executor
+from holdfast.client.functions import NotCallable
 from holdfast.client.holdfast_client import HoldfastClient
+from holdfast.client.job_future import JobFuture
+from holdfast.client.running import fire, run
 from holdfast.client.settings import find_settings
 from holdfast.client.submission import submit_many
 from holdfast.client.trial import Patience
@@ -27,15 +34,24 @@ __all__ = [
     "BadAnswer",
     "BadRequest",
     "BadSettings",
+    "CallOptions",
     "ClientError",
     "Conflict",
+    "Executor",
     "HoldfastClient",
+    "JobFailed",
+    "JobFuture",
     "NotAllowed",
+    "NotCallable",
     "NotFound",
     "Patience",
+    "RemoteError",
+    "ResultUnreachable",
     "TimedOut",
     "Unavailable",
     "find_settings",
+    "fire",
+    "run",
     "submit_many",
     "wait",
 ]

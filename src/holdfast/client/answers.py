@@ -46,6 +46,8 @@ class LastJson(TypedDict, total=False):
     cpu: float | None
     peak_memory: int | None
     host: str
+    result: str | None
+    """What a function gave back or raised, as JSON, when it is small."""
 
 
 class WinnerJson(TypedDict):
@@ -97,6 +99,15 @@ class Job(TypedDict):
     """None in an event."""
 
 
+class InputJson(TypedDict):
+    """A file that a job needs; see the how-to on inputs."""
+
+    name: str
+    source: str
+    bytes: NotRequired[int | None]
+    sha256: NotRequired[str | None]
+
+
 class SpecificationJson(TypedDict):
     """What a job runs; see docs/reference/http-api.md."""
 
@@ -104,8 +115,11 @@ class SpecificationJson(TypedDict):
     command: list[str]
     environment: NotRequired[dict[str, str]]
     resources: NotRequired[ResourcesJson]
+    inputs: NotRequired[list[InputJson]]
+    staging: NotRequired[str]
     outputs: NotRequired[list[str]]
     effects: NotRequired[str]
+    runner: NotRequired[str]
     max_attempts: NotRequired[int]
     retry_wait: NotRequired[int]
     when_exhausted: NotRequired[str]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,6 +34,31 @@ class Servers:
 
     def next(self) -> None:
         self._at = (self._at + 1) % len(self.addresses)
+
+
+class HangUp:
+    """A way for one thread to end the stream that another one reads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self.done = False
+
+    def attach(self, answer: httpx.Response) -> None:
+        """This stream is meant from now on."""
+        stream = answer.extensions.get("network_stream")
+        with self._lock:
+            self._socket = stream.get_extra_info("socket") if stream is not None else None
+        if self.done:
+            self.now()
+
+    def now(self) -> None:
+        """End it; whoever reads finds it broken, and whatever is opened later, too."""
+        self.done = True
+        with self._lock, suppress(OSError):
+            if self._socket is not None:
+                # Closing alone would not wake the reader.
+                self._socket.shutdown(socket.SHUT_RDWR)
 
 
 def checked_address(address: str) -> str:

@@ -64,5 +64,23 @@ class BadAnswer(ClientError):
     """What answered does not speak this interface: a proxy, another program, another version."""
 
 
+class JobFailed(ClientError):
+    """A job came to an end that is not a good one. The message says how; its story says why."""
+
+    def __init__(self, message: str, *, job: str, state: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.job = job
+        self.state = state
+        self.reason = reason
+
+
+class RemoteError(JobFailed):
+    """A function raised something that this program has no class for; the message names it."""
+
+
+class ResultUnreachable(ClientError):
+    """The result of a function is in a file that cannot be read from here, or is not the file that was committed."""
+
+
 class TimedOut(ClientError):
     """What was waited for did not come in time."""

@@ -15,7 +15,7 @@ import httpx
 from holdfast.client import calls
 from holdfast.client.answers import Accepted, Job, NewJob, Page, SpecificationJson, Story
 from holdfast.client.calls import Call, Filters, Json
-from holdfast.client.connection import Servers, new_client_options
+from holdfast.client.connection import HangUp, Servers, new_client_options
 from holdfast.client.errors import ApiError, Unavailable
 from holdfast.client.event_stream import EventReader, StreamEvent
 from holdfast.client.trial import Again, Patience, Settle, Trial, problem
@@ -195,10 +195,13 @@ class HoldfastClient:
         return self.send(calls.status())
 
     @contextmanager
-    def stream(self, call: Call[None], *, last_id: str = "", silence: float = 60.0) -> Iterator[Iterator[StreamEvent]]:
+    def stream(
+        self, call: Call[None], *, last_id: str = "", silence: float = 60.0, hang_up: HangUp | None = None
+    ) -> Iterator[Iterator[StreamEvent]]:
         """The events of a stream, until it ends. Opened once: who wants to go on after a break opens it again.
 
-        `Unavailable` when it cannot be opened, breaks, or is silent for longer than `silence` seconds.
+        `Unavailable` when it cannot be opened, breaks, or is silent for longer than `silence` seconds. By `hang_up` another
+        thread ends it.
         """
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
         request = self._request(call, **headers)
@@ -210,6 +213,8 @@ class HoldfastClient:
                     answer.read()
                     raise problem(answer)
                 self._look_at_clock(answer)
+                if hang_up is not None:
+                    hang_up.attach(answer)
                 reader = EventReader(last_id)
                 yield (event for piece in answer.iter_bytes() for event in reader.feed(piece))
             finally:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
+from holdfast.domain.jobs.inputs import Input, Staging
 from holdfast.domain.jobs.job_document import (
     Claim,
     Delivery,
@@ -25,7 +26,7 @@ from holdfast.domain.jobs.job_document import (
     search_fields,
 )
 from holdfast.domain.jobs.resources import Resources
-from holdfast.domain.jobs.specification import Effects, RetryPolicy, Specification, WhenExhausted
+from holdfast.domain.jobs.specification import Effects, RetryPolicy, Runner, Specification, WhenExhausted
 
 Json = dict[str, Any]
 
@@ -159,7 +160,7 @@ def tie_from_json(data: Mapping[str, Any]) -> Tie:
     )
 
 
-_ENDING_FACTS = ("exit_code", "signal", "started", "wall", "cpu", "peak_memory")
+_ENDING_FACTS = ("exit_code", "signal", "started", "wall", "cpu", "peak_memory", "result")
 
 
 def ending_to_json(ending: Ending) -> Json:
@@ -209,7 +210,7 @@ _OPTIONAL_WRITERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("delivery", delivery_to_json),
     ("tie", tie_to_json),
 )
-_FILLED = ("parameters", "team", "labels", "holders", "overlap_possible", "confirmations")
+_FILLED = ("parameters", "team", "labels", "holders", "overlap_possible", "confirmations", "stages")
 """Fields that are left out when there is nothing in them."""
 _OPTIONAL_READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
@@ -222,6 +223,7 @@ _OPTIONAL_READERS: dict[str, Callable[[Any], Any]] = {
             "former_claim",
             "overlap_possible",
             "confirmations",
+            "stages",
         ),
         _as_it_is,
     ),
@@ -237,8 +239,16 @@ _OPTIONAL_READERS: dict[str, Callable[[Any], Any]] = {
 _DEFAULTS: Json = {
     "index": None, "parameters": {}, "team": "", "labels": {}, "expected_runtime": None, "retry": _NO_RETRY, "phase": None,
     "claim": None, "former_claim": None, "holders": (), "held_end": None, "last": None, "winner": None,
-    "overlap_possible": False, "confirmations": 0, "delivery": None, "tie": None, "extra": {},
+    "overlap_possible": False, "confirmations": 0, "stages": False, "delivery": None, "tie": None, "extra": {},
 }  # fmt: skip
+
+
+def input_to_json(given: Input) -> Json:
+    return {"name": given.name, "source": given.source, "bytes": given.size, "sha256": given.sha256}
+
+
+def input_from_json(data: Mapping[str, Any]) -> Input:
+    return Input(data["name"], data["source"], data.get("bytes"), data.get("sha256"))
 
 
 def specification_to_json(spec: Specification) -> Json:
@@ -249,13 +259,21 @@ def specification_to_json(spec: Specification) -> Json:
         "command": list(spec.command),
         "environment": dict(spec.environment),
         "resources": resources_to_json(spec.resources),
+        "inputs": [input_to_json(one) for one in spec.inputs],
+        "staging": spec.staging.value,
         "outputs": list(spec.outputs),
         "effects": spec.effects.value,
+        "runner": spec.runner.value,
         "retry": retry_to_json(spec.retry),
     }
 
 
-_SPEC_KNOWN = frozenset({"id", "tenant", "name", "command", "environment", "resources", "outputs", "effects", "retry"})
+_SPEC_KNOWN = frozenset(
+    {
+        "id", "tenant", "name", "command", "environment", "resources", "inputs", "staging", "outputs", "effects", "runner",
+        "retry",
+    }
+)  # fmt: skip
 
 
 def specification_from_json(data: Mapping[str, Any]) -> Specification:
@@ -266,8 +284,11 @@ def specification_from_json(data: Mapping[str, Any]) -> Specification:
         command=tuple(data["command"]),
         environment=data["environment"],
         resources=resources_from_json(data["resources"]),
+        inputs=tuple(input_from_json(one) for one in data.get("inputs", ())),
+        staging=Staging(data.get("staging", Staging.PARALLEL)),
         outputs=tuple(data["outputs"]),
         effects=Effects(data["effects"]),
+        runner=Runner(data.get("runner", Runner.PROCESS)),
         retry=retry_from_json(data["retry"]),
         extra={key: value for key, value in data.items() if key not in _SPEC_KNOWN},
     )

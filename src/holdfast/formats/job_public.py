@@ -9,7 +9,7 @@ from holdfast.domain.jobs.job_document import Ending, JobDocument, Manifest, Tra
 from holdfast.domain.jobs.resources import resource_class
 from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.jobs.story import words
-from holdfast.formats.job_json import Json, ending_to_json, resources_to_json
+from holdfast.formats.job_json import Json, ending_to_json, input_to_json, resources_to_json
 
 
 def time_text(millis: int | None) -> str | None:
@@ -73,7 +73,7 @@ def job_public(document: JobDocument, version: str | None = None) -> Json:
 def ending_public(ending: Ending | None) -> Json | None:
     if ending is None:
         return None
-    facts = {"exit_code": None, "signal": None, "wall": None, "cpu": None, "peak_memory": None}
+    facts = {"exit_code": None, "signal": None, "wall": None, "cpu": None, "peak_memory": None, "result": None}
     return facts | ending_to_json(ending) | {"started": time_text(ending.started)}
 
 
@@ -98,8 +98,11 @@ def specification_public(spec: Specification) -> Json:
         "command": list(spec.command),
         "environment": dict(spec.environment),
         "resources": resources_to_json(spec.resources),
+        "inputs": [input_to_json(one) for one in spec.inputs],
+        "staging": spec.staging.value,
         "outputs": list(spec.outputs),
         "effects": spec.effects.value,
+        "runner": spec.runner.value,
         "max_attempts": spec.retry.max_attempts,
         "retry_wait": spec.retry.wait,
         "when_exhausted": spec.retry.when_exhausted.value,

@@ -71,6 +71,9 @@ class FollowJobs:
     store: JobStore
     clock: Clock
     every: float = 1.0
+    alone: Callable[[], bool] = lambda: False
+    """Whether no other server writes: then there is little to be found, and each look reads again what was told already."""
+    every_alone: float = 5.0
     _listeners: set[Listener] = field(default_factory=set)
     _told: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _from: int | None = None
@@ -112,10 +115,13 @@ class FollowJobs:
 
     async def run(self) -> None:
         """Look for what other servers wrote, while anyone listens."""
+        looked = self.clock.monotonic()
         while True:
-            if self._listeners:
+            pause = self.every_alone if self.alone() else self.every
+            if self._listeners and self.clock.monotonic() - looked > pause - self.every / 2:
                 with suppress(PortError):
                     await self._look()
+                looked = self.clock.monotonic()
             await asyncio.sleep(self.every)
 
     async def _look(self) -> None:

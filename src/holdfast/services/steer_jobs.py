@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from holdfast.domain.jobs import steering
-from holdfast.domain.jobs.claim import release
-from holdfast.domain.jobs.job_document import JobDocument, State, Token
+from holdfast.domain.jobs.claim import begin, release
+from holdfast.domain.jobs.job_document import JobDocument, Phase, State, Token
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError, Transient
@@ -77,6 +77,21 @@ class SteerJobs:
         if isinstance(answer, Settled) and before and before[0].claim is not None:
             await self.order(before[0], "cancel")
         return answer
+
+    async def begin(self, job: str, *, claim: str, pilot: str, tenant: str) -> Answer:
+        """A pilot says that the inputs of its job are there."""
+        now = self.clock.now()
+
+        def decide(document: JobDocument) -> JobDocument | Refused:
+            if document.tenant != tenant:
+                return Refused("there is no such job")
+            return begin(document, claim_id=claim, now=now, by=pilot)
+
+        def mine(document: JobDocument) -> bool:
+            held = document.claim
+            return held is not None and held.id == claim and document.phase is Phase.EXECUTING
+
+        return await self._one(job, decide, mine)
 
     async def force(self, job: str, *, to: State, expected: Token, by: str, reason: str) -> Answer:
         now = self.clock.now()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -14,41 +13,23 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
+from holdfast.domain.jobs.outbound import Outbound
 from holdfast.ports.errors import Permanent, Transient
 
 SECONDS = 5.0
 MAX_ANSWER = 65_536
 GONE = 410
 """The one answer that says for good that nobody will take it."""
-ODD = re.compile(r"[^\x21-\x5b\x5d-\x7e]")
 
 
 class HttpxNotify:
-    """Fills `ports.notify.Notify`.
-
-    A host is allowed by name or as `*.domain`. A host that is allowed by its literal address (such as `127.0.0.1`), or
-    whose entry is prefixed by `private:`, may be on a private network; any other name must resolve to public addresses only.
-    """
+    """Fills `ports.notify.Notify`."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
-        self._private = {one.removeprefix("private:") for one in allowed if one.startswith("private:") or _literal(one)}
-        self._allowed = tuple(one.removeprefix("private:") for one in allowed)
+        self._outbound = Outbound(allowed, setting="callback_hosts")
 
     def check(self, url: str) -> str | None:
-        if ODD.search(url):
-            return "spaces, control characters, backslashes and anything but ASCII must be percent-encoded"
-        try:
-            parts = urlsplit(url)
-            host, _ = parts.hostname, parts.port
-        except ValueError:
-            return "it is not a URL"
-        if parts.scheme not in ("http", "https"):
-            return "only http and https are allowed"
-        if not host or parts.username or parts.password or len(url) > 2000:
-            return "it needs a host, no credentials, and at most 2,000 characters"
-        if not any(_matches(host, one) for one in self._allowed):
-            return f"host {host} is not among the allowed callback hosts; an administrator sets callback_hosts"
-        return None
+        return self._outbound.check(url)
 
     async def post(self, url: str, body: Mapping[str, object], *, delivery: str) -> None:
         if why := self.check(url):
@@ -93,7 +74,7 @@ class HttpxNotify:
         except OSError as error:
             raise Transient(f"host {host} could not be resolved") from error
         addresses = [str(one[4][0]) for one in found]
-        private = any(_matches(host, one) for one in self._private)
+        private = self._outbound.may_be_private(host)
         for address in addresses:
             if not private and not ipaddress.ip_address(address).is_global:
                 raise Permanent(f"host {host} resolves to {address}, which is not a public address")
@@ -104,15 +85,3 @@ class HttpxNotify:
 def _certificates() -> ssl.SSLContext:
     """Whom to trust; read once, since that takes longer than a call."""
     return httpx.create_ssl_context()
-
-
-def _matches(host: str, pattern: str) -> bool:
-    return host == pattern or (pattern.startswith("*.") and host.endswith(pattern[1:]))
-
-
-def _literal(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -61,6 +61,7 @@ class EndingOut(Out):
     wall: float | None = None
     cpu: float | None = None
     peak_memory: int | None = None
+    result: str | None = None
     manifest: ManifestOut | None = None
 
 
@@ -141,14 +142,34 @@ class CountsOut(Out):
     counts: dict[str, int]
 
 
+class InputOut(Out):
+    name: str
+    source: str
+    bytes: int | None
+    sha256: str | None
+
+
+class StagedInputOut(InputOut):
+    """An input as a pilot is told of it."""
+
+    private: bool | None = None
+    refused: str | None = None
+    missing: str | None = None
+    manifest: ManifestOut | None = None
+    path: str | None = None
+
+
 class SpecificationOut(Out):
     id: str
     name: str
     command: list[str]
     environment: dict[str, str]
     resources: ResourcesOut
+    inputs: list[InputOut]
+    staging: Literal["parallel", "sequential"]
     outputs: list[str]
     effects: Literal["internal", "external"]
+    runner: Literal["process", "warm"]
     max_attempts: int
     retry_wait: int
     when_exhausted: Literal["fail", "hold"]
@@ -272,10 +293,12 @@ class ClaimOut(Out):
     attempt: int
     claim: str
     tenant: str
+    owner: str
     name: str
     index: int | None
     parameters: dict[str, Any]
     resources: ResourcesOut
+    inputs: list[StagedInputOut] | None = None
     specification: SpecificationOut
 
 

@@ -56,7 +56,8 @@ async def submit(
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Submit 1 to 10,000 jobs."""
-    asked = submissions_from(body, who, desk.services.parts.notify)
+    parts = desk.services.parts
+    asked = submissions_from(body, who, parts.notify, parts.staging)
     accepted = await desk.services.submit.submit(asked, by=who.subject, key=idempotency_key or None)
     return json_answer({"jobs": [{"id": one.id, "created": one.created} for one in accepted]}, 201)
 

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 INT64 = 2**63 - 1
+MAX_RESULT = 4096
+"""Characters of what a function gave back; what is larger is an output."""
 
 
 def _printable(text: str) -> str:
@@ -44,6 +46,13 @@ class ResourcesIn(Model):
     wall: int | None = Field(default=None, ge=1, le=31_536_000)
 
 
+class InputIn(Model):
+    name: Annotated[Name, Field(max_length=1000)]
+    source: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_name)]
+    bytes: int | None = Field(default=None, ge=0, le=INT64)
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
 class SpecificationIn(Model):
     name: Name = "job"
     command: list[Annotated[NoNul, Field(max_length=131_072)]] = Field(min_length=1, max_length=10_000)
@@ -51,8 +60,11 @@ class SpecificationIn(Model):
         default_factory=dict, max_length=1000
     )
     resources: ResourcesIn = ResourcesIn()
+    inputs: list[InputIn] = Field(default_factory=list, max_length=1000)
+    staging: Literal["parallel", "sequential"] = "parallel"
     outputs: list[Annotated[Name, Field(max_length=1000)]] = Field(default_factory=list, max_length=1000)
     effects: Literal["internal", "external"] = "internal"
+    runner: Literal["process", "warm"] = "process"
     max_attempts: int = Field(default=1, ge=1, le=100)
     retry_wait: int = Field(default=0, ge=0, le=86_400)
     when_exhausted: Literal["fail", "hold"] = "fail"
@@ -149,11 +161,17 @@ class EndIn(Model):
     log_tail: Annotated[str, Field(max_length=65_536)] = ""
     log_bytes: int = Field(default=0, ge=0, le=INT64)
     manifest: ManifestIn | None = None
+    result: Annotated[str, Field(max_length=MAX_RESULT)] | None = None
     host: Annotated[str, Field(max_length=200), AfterValidator(_name)] = ""
 
 
 class EndsIn(Model):
     ends: list[EndIn] = Field(min_length=1, max_length=100)
+
+
+class BegunIn(Model):
+    job: Id
+    claim: Id
 
 
 class LogIn(Model):

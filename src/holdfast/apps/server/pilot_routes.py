@@ -19,10 +19,11 @@ from holdfast.apps.server.answers import (
     TokenOut,
     errors,
 )
-from holdfast.apps.server.desk import Desk, Enroller, LatePilot, PilotCaller, TheDesk
+from holdfast.apps.server.claim_inputs import inputs_of
+from holdfast.apps.server.desk import Desk, Enroller, LatePilot, PilotCaller, TheDesk, settled
 from holdfast.apps.server.event_stream import EventStream, event, while_wanted
 from holdfast.apps.server.job_routes import json_answer
-from holdfast.apps.server.models import BeatIn, ClaimIn, EndIn, EndsIn, LogIn, PilotIn
+from holdfast.apps.server.models import BeatIn, BegunIn, ClaimIn, EndIn, EndsIn, LogIn, PilotIn
 from holdfast.apps.server.problems import Problem
 from holdfast.apps.server.submissions import resources_from
 from holdfast.domain.jobs.job_document import Ending, Manifest, Outcome, State, Token
@@ -142,17 +143,23 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
     )
     granted = await while_wanted(asking, request.receive, desk.stopping) or []
     services.ends.granted(granted)
-    specs = await _specifications(desk, granted)
-    return json_answer({"claims": [_claim_json(one, specs[one.document.specification]) for one in granted]})
+    specs, inputs = await _specifications(desk, granted)
+    return json_answer(
+        {
+            "claims": [
+                _claim_json(one, specs[one.document.specification], inputs.get(one.document.id)) for one in granted
+            ]
+        }
+    )
 
 
-async def _specifications(desk: Desk, granted: list[Stored]) -> dict[str, Specification]:
-    """What the claimed jobs run. If it cannot be read the pilot gets nothing, and the claims go back."""
+async def _specifications(desk: Desk, granted: list[Stored]) -> tuple[dict[str, Specification], dict[str, list[Json]]]:
+    """What the claimed jobs run, and their inputs. If it cannot be read the pilot gets nothing, and the claims go back."""
     names = [one.document.specification for one in granted]
     try:
         specs = await desk.specifications(names)
         if all(name in specs for name in names):
-            return specs
+            return specs, await inputs_of(desk, granted, specs)
         why = "a specification is missing"
     except PortError as error:
         why = str(error)
@@ -170,16 +177,18 @@ async def _pilot_host(desk: Desk, pilot: str, who: Principal) -> str:
     return host
 
 
-def _claim_json(stored: Stored, spec: Specification) -> Json:
+def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None) -> Json:
     document = stored.document
     held = document.claim
     assert held is not None  # noqa: S101 - it was just granted
-    return {
+    told = {} if inputs is None else {"inputs": inputs}
+    return told | {
         "job": document.id,
         "generation": document.generation,
         "attempt": document.attempt,
         "claim": held.id,
         "tenant": document.tenant,
+        "owner": document.owner,
         "name": document.name,
         "index": document.index,
         "parameters": dict(document.parameters),
@@ -213,6 +222,7 @@ def _report(end: EndIn) -> EndReport:
         peak_memory=end.peak_memory,
         host=end.host,
         manifest=Manifest(manifest.path, manifest.sha256, manifest.files, manifest.bytes) if manifest else None,
+        result=end.result,
     )
     return EndReport(end.job, ending, end.log_tail, end.log_bytes)
 
@@ -225,6 +235,13 @@ def _started(value: str | float | None) -> int | None:
     except (ValueError, OverflowError):
         return None
     return millis
+
+
+@router.post("/{pilot}/begun", response_model=NothingOut, responses=errors(404, 409, body=True))
+async def begun(desk: TheDesk, who: PilotCaller, pilot: str, body: BegunIn) -> Response:
+    """The inputs of a job are there, and it starts."""
+    settled(await desk.services.steer.begin(body.job, claim=body.claim, pilot=pilot, tenant=who.tenant))
+    return json_answer({})
 
 
 @router.post("/{pilot}/log", response_model=NothingOut, responses=errors(body=True))

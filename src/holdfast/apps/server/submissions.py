@@ -9,8 +9,10 @@ import orjson
 
 from holdfast.apps.server.models import JobIn, ResourcesIn, SpecificationIn, SubmitIn
 from holdfast.apps.server.problems import Problem
+from holdfast.domain.jobs.inputs import Input, Staging, filled, wrong_input
+from holdfast.domain.jobs.outbound import Outbound
 from holdfast.domain.jobs.resources import Resources
-from holdfast.domain.jobs.specification import Effects, RetryPolicy, Specification, WhenExhausted
+from holdfast.domain.jobs.specification import Effects, RetryPolicy, Runner, Specification, WhenExhausted
 from holdfast.domain.jobs.submission import Submission
 from holdfast.formats.job_public import time_millis
 from holdfast.ports.identity import Principal, Role
@@ -34,13 +36,16 @@ def specification_from(given: SpecificationIn, tenant: str) -> Specification:
         command=tuple(given.command),
         environment=given.environment,
         resources=resources_from(given.resources),
+        inputs=tuple(Input(one.name, one.source, one.bytes, one.sha256) for one in given.inputs),
+        staging=Staging(given.staging),
         outputs=tuple(given.outputs),
         effects=Effects(given.effects),
+        runner=Runner(given.runner),
         retry=RetryPolicy(given.max_attempts, given.retry_wait, WhenExhausted(given.when_exhausted)),
     )
 
 
-def submissions_from(body: SubmitIn, who: Principal, notify: Notify) -> list[Submission]:
+def submissions_from(body: SubmitIn, who: Principal, notify: Notify, staging: Outbound) -> list[Submission]:
     """One submission a job, in order; a `Problem` with every error."""
     errors: list[dict[str, object]] = []
     common = specification_from(body.specification, who.tenant) if body.specification else None
@@ -51,6 +56,8 @@ def submissions_from(body: SubmitIn, who: Principal, notify: Notify) -> list[Sub
         problems = _problems(job, who, notify, checked)
         if spec is None:
             problems["specification"] = "there is none, here or for all jobs"
+        elif spec.inputs:
+            problems |= _wrong_inputs(job, spec, staging)
         errors += [{"at": f"body.jobs.{place}.{at}", "detail": detail} for at, detail in problems.items()]
         if spec is not None and not problems:
             made.append(_submission(job, spec, who))
@@ -75,6 +82,19 @@ def _problems(job: JobIn, who: Principal, notify: Notify, checked: dict[str, str
             problems["not_before"] = "a time such as 2026-01-31T12:00:00Z is needed"
     if job.parameters and (why := _unfit(job.parameters)):
         problems["parameters"] = why
+    return problems
+
+
+def _wrong_inputs(job: JobIn, spec: Specification, staging: Outbound) -> dict[str, str]:
+    """What is wrong with the inputs of one job, once its parameters are filled in."""
+    problems: dict[str, str] = {}
+    names: set[str] = set()
+    for place, given in enumerate(spec.inputs):
+        one = filled(given, job.parameters, job.index)
+        why = wrong_input(one, staging) or ("two inputs have this name" if one.name in names else None)
+        names.add(one.name)
+        if why:
+            problems[f"specification.inputs.{place}"] = why
     return problems
 
 

@@ -47,10 +47,20 @@ def claim(document: JobDocument, *, claim_id: str, pilot: str, host: str, now: i
         by=pilot,
         note=f"claim {claim_id} on {host}",
         attempt=document.attempt + 1,
-        phase=Phase.EXECUTING,
+        phase=Phase.STAGING_IN if document.stages else Phase.EXECUTING,
         claim=Claim(id=claim_id, pilot=pilot, host=host, granted=now),
         former_claim=None,
     )
+
+
+def begin(document: JobDocument, *, claim_id: str, now: int, by: str) -> JobDocument | Refused:
+    """The pilot has brought the inputs and starts the job."""
+    held = document.claim
+    if held is None or held.id != claim_id or held.pilot != by or not allowed(document, Event.BEGIN):
+        return Refused("the claim is not this pilot's any more")
+    if document.phase is not Phase.STAGING_IN:
+        return document
+    return step(document, Event.BEGIN, now=now, by=by, phase=Phase.EXECUTING)
 
 
 def confirm(document: JobDocument) -> JobDocument:

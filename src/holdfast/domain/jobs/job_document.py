@@ -101,6 +101,8 @@ class Ending:
     peak_memory: int | None = None
     host: str = ""
     manifest: Manifest | None = None
+    result: str | None = None
+    """What a function gave back or raised, as JSON, when it is small; Holdfast itself never reads it."""
 
 
 class Transition(NamedTuple):
@@ -173,6 +175,8 @@ class JobDocument:
     expected_runtime: int | None = None
     """Seconds."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    stages: bool = False
+    """Whether it has inputs, which are brought before it executes."""
     not_before: int = 0
     state: State = State.AVAILABLE
     phase: Phase | None = None

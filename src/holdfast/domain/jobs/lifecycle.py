@@ -16,6 +16,8 @@ class Event(StrEnum):
 
     CREATE = "create"
     CLAIM = "claim"
+    BEGIN = "begin"
+    """Its inputs are there, and its pilot starts it; told only of jobs that have inputs."""
     COMPLETE = "complete"
     """The pilot's end was good and its outputs are committed."""
     FAULT = "fault"
@@ -50,6 +52,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_A, Event.CONTINUE): _A,
     (_A, Event.FORCE_COMPLETE): State.FORCED_COMPLETE,
     (_A, Event.FORCE_FAIL): State.FAILED,
+    (_R, Event.BEGIN): _R,
     (_R, Event.COMPLETE): State.COMPLETED,
     (_R, Event.FAULT): _F,
     (_R, Event.RELEASE): _A,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from holdfast.domain.jobs.inputs import Input, Staging
 from holdfast.domain.jobs.resources import Resources
 
 
@@ -20,6 +21,15 @@ class Effects(StrEnum):
     """Only outputs that the commit makes visible: a second run cannot be seen."""
     EXTERNAL = "external"
     """Mail, a shared database: a run is killed when its pilot has lost its lease."""
+
+
+class Runner(StrEnum):
+    """What carries a job out."""
+
+    PROCESS = "process"
+    """Its command, as a process of its own."""
+    WARM = "warm"
+    """A Python interpreter that a pilot keeps running: the command starts it once, and each job is a call of a function in it."""
 
 
 class WhenExhausted(StrEnum):
@@ -50,8 +60,11 @@ class Specification:
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     resources: Resources = field(default_factory=Resources)
+    inputs: tuple[Input, ...] = ()
+    staging: Staging = Staging.PARALLEL
     outputs: tuple[str, ...] = ()
     effects: Effects = Effects.INTERNAL
+    runner: Runner = Runner.PROCESS
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     extra: Mapping[str, object] = field(default_factory=dict)
     """Fields that a newer writer put there."""

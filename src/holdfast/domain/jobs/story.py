@@ -42,6 +42,7 @@ def whole_story(document: JobDocument, chapters: Iterable[Chapter]) -> tuple[Tra
 _WORDS: dict[str, str] = {
     Event.CREATE: "{by} submitted the job.",
     Event.CLAIM: "Pilot {by} claimed it for attempt {attempt} {note}.",
+    Event.BEGIN: "The inputs of attempt {attempt} are there, and it began.",
     Event.COMPLETE: "Attempt {attempt} ended well, and it is the one that counts.",
     Event.FAULT: "Attempt {attempt} ended badly: {note}.",
     Event.RETRY: "It will be tried again, says the {by}: {note}.",

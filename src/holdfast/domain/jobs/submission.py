@@ -54,6 +54,7 @@ def new_job(submission: Submission, *, job: str, now: int, by: str) -> JobDocume
         priority=submission.priority,
         expected_runtime=submission.expected_runtime,
         retry=spec.retry,
+        stages=bool(spec.inputs),
         not_before=submission.not_before,
         holders=((submission.owner,) if submission.held else ()) + submission.holders,
         generation=submission.generation,

@@ -1,0 +1,50 @@
+"""The end of a claim, in the words of the servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast_pilot.clock import stamp
+from holdfast_pilot.guard_link import NO_GUARD
+
+if TYPE_CHECKING:
+    from holdfast_pilot.payload import ClaimedJob, Outcome
+
+# What an end says when the pilot stopped a payload. Everything else that was stopped died by a signal, and
+# its log says why: only a real cancel may be called one, since the servers close the job for it.
+STOPPED = {"cancelled": "cancelled", "wall-limit": "wall-limit", NO_GUARD: "not-started"}
+
+
+def make_end(
+    job: ClaimedJob,
+    outcome: Outcome,
+    *,
+    reason: str,
+    host: str,
+    manifest: dict[str, object] | None = None,
+    words: str = "",
+    result: str | None = None,
+) -> dict[str, Any]:
+    """The end of a claim as the servers want it; ``ok`` only for reason ``ok``."""
+    ok = reason == "ok"
+    document: dict[str, Any] = {
+        "job": job.job,
+        "generation": job.generation,
+        "attempt": job.attempt,
+        "claim": job.claim,
+        "outcome": "ok" if ok else "fault",
+        "reason": "exit" if ok else reason,
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "started": stamp(outcome.started) if outcome.started else None,
+        "wall": round(outcome.wall, 6),
+        "cpu": round(outcome.cpu, 6),
+        "peak_memory": outcome.peak_memory,
+        "log_tail": outcome.log_tail + (f"\n[pilot: {words[:2000]}]\n" if words else ""),
+        "log_bytes": outcome.log_bytes,
+        "manifest": manifest,
+        "host": host,
+    }
+    if result is not None:
+        document["result"] = result
+    return document
