@@ -168,6 +168,7 @@ async def holdfast(store: OpenSearchJobStore, tenant: str, count: int, most: int
             free = Resources(cpus=most, memory=1 << 40)
             got = await desk.claim(pilot=f"p{number}", host="h", tenant=tenant, free=free, most=most, wait=2.0)
             taken += len(got)
+        desk.dismiss()  # nothing is left: those who still wait would only make the round longer
 
     await asyncio.gather(*(claimer(number) for number in range(claimers)))
     running.cancel()

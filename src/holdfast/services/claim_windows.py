@@ -30,9 +30,9 @@ LEAST = 50
 class ClaimSettings:
     """How the desk works; the defaults suit a store that shows writes after one second."""
 
-    window: int = 1000
+    window: int = 2000
     """Candidates read at once."""
-    low_water: int = 1000
+    low_water: int = 2000
     """With fewer left the next page is read ahead."""
     bulk: int = 500
     """Claims in one write."""
@@ -159,15 +159,28 @@ class Windows:
     def offer(self, jobs: Iterable[Stored], room: dict[str, int]) -> None:
         """Jobs that were just written here, and how many each tenant's pilots wait for.
 
-        Jobs of other servers' slots only as far as someone waits for them now: their owners cannot know of them yet.
+        Jobs of other servers' slots only for those for whom there are none of our own: their owners cannot know of them yet,
+        and for a while will not know that they are gone.
         """
+        fed = {window.lane.tenant for window in self._windows.values() if window.jobs}
+        others: list[Stored] = []
         for stored in jobs:
-            lane = lane_of(stored.document)
-            if self._owns(stored.document.id) or room.get(lane.tenant, 0) > 0:
-                window = self._window(lane, foreign=False)
-                if lane.tenant in room and len(window.jobs) < self.settings.window:
-                    window.jobs.append(stored)
-                    room[lane.tenant] -= 1
+            if self._owns(stored.document.id):
+                self._append(stored, room)
+            else:
+                others.append(stored)
+        for stored in others:
+            tenant = stored.document.tenant
+            if tenant not in fed and room.get(tenant, 0) > 0:
+                self._append(stored, room)
+
+    def _append(self, stored: Stored, room: dict[str, int]) -> None:
+        lane = lane_of(stored.document)
+        if lane.tenant in room:
+            window = self._window(lane, foreign=False)
+            if len(window.jobs) < self.settings.window:
+                window.jobs.append(stored)
+                room[lane.tenant] -= 1
 
     def free(self, job: str) -> None:
         """The job is to be had again."""
