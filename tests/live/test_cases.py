@@ -121,6 +121,7 @@ def named(*names: str) -> Any:
     return lambda claim: claim["name"] in names
 
 
+@pytest.mark.ledger("P0-03")
 async def test_a_sequence_runs_to_its_end(site: CaseSite) -> None:
     case = await site.start(CHAIN)
     assert await site.result(case) == {"outcome": "completed", "outputs": {"code": 0}, "reason": ""}
@@ -145,6 +146,7 @@ async def test_the_same_case_is_started_once(site: CaseSite) -> None:
     assert site.ran == ["first", "second"]
 
 
+@pytest.mark.ledger("P0-03")
 async def test_branches_run_side_by_side(site: CaseSite) -> None:
     site.hold_back = named("left", "right")
     case = await site.start(DIAMOND)
@@ -160,6 +162,7 @@ async def test_branches_run_side_by_side(site: CaseSite) -> None:
     assert site.ran == ["top", "bottom"]
 
 
+@pytest.mark.ledger("P0-01", "P0-03")
 @pytest.mark.parametrize(
     ("size", "run"), [(1, {"little", "last"}), (7, {"little", "much", "last"}), (50, {"much", "last"})]
 )
@@ -170,6 +173,7 @@ async def test_a_choice_takes_every_branch_that_holds(site: CaseSite, size: int,
     assert site.ran[-1] == "last"
 
 
+@pytest.mark.ledger("P0-03")
 async def test_a_loop_runs_until_its_condition_holds(site: CaseSite) -> None:
     case = await site.start(LOOP)
     assert (await site.ended(case)).state == "completed"
@@ -182,6 +186,7 @@ async def test_a_subflow_runs_as_cases_of_their_own(site: CaseSite) -> None:
     assert sorted(site.ran) == ["one"] * 4 + ["two"] * 4
 
 
+@pytest.mark.ledger("P2-01", "P2-04")
 async def test_what_was_done_is_undone_last_in_first_out(site: CaseSite) -> None:
     undone: list[str] = []
     tries: dict[str, int] = {}
@@ -218,6 +223,7 @@ async def test_a_completed_subflow_is_undone_when_its_case_fails(site: CaseSite)
     assert undone == ["c", "b", "a"]
 
 
+@pytest.mark.ledger("P0-01")
 async def test_a_scatter_over_shards(site: CaseSite) -> None:
     case = await site.start(SCATTER, n=1200)
     assert (await site.result(case))["outputs"] == {"well": 1200}

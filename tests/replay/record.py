@@ -1,0 +1,52 @@
+"""Records histories of cases and shards on a real Temporal, for the replay tests: ``python -m tests.replay.record``.
+
+A release adds its histories under a name of its own; those of earlier releases stay, and must replay for as long as their cases may run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.live import test_cases
+from tests.live.case_site import BAD, GOOD, CaseSite, case_site
+
+FOLDER = Path(__file__).parent
+FLOWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "chain": (test_cases.CHAIN, {}),
+    "diamond": (test_cases.DIAMOND, {}),
+    "choice": (test_cases.CHOICE, {"size": 7}),
+    "loop": (test_cases.LOOP, {}),
+    "subflow": (test_cases.SUBFLOW, {}),
+    "compensated": (test_cases.COMPENSATED, {}),
+    "scatter": (test_cases.SCATTER, {"n": 600}),
+}
+
+
+async def record(release: str) -> None:
+    with TemporaryDirectory() as folder:
+        async with case_site("sqlite", Path(folder)) as site:
+            site.fate = lambda claim: BAD if claim["name"] == "d" else GOOD
+            for name, (text, params) in FLOWS.items():
+                case = await site.start(text, **params)
+                await site.ended(case)
+                await _keep(site, case, f"{release}-{name}")
+                if name == "scatter":
+                    await _keep(site, f"{case}:many@1:0", f"{release}-shard")
+
+
+async def _keep(site: CaseSite, workflow: str, name: str) -> None:
+    client = await site.engine.client()
+    history: Any = await client.get_workflow_handle(workflow).fetch_history()
+    # Who ran it is nobody's business, and not needed to run it again.
+    text = re.sub(r'"identity": ?"[^"]*"', '"identity": "worker"', history.to_json())
+    text = re.sub(r'"[0-9]+@[^"-]*(-?[^"]*)"', r'"worker\1"', text)
+    (FOLDER / f"{name}.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(record(sys.argv[1]))
