@@ -26,7 +26,7 @@ from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
 from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.domain.jobs.job_document import State
 from holdfast.domain.jobs.resources import Resources
-from holdfast.domain.jobs.slots import own_slots
+from holdfast.domain.jobs.slots import heir_slots, own_slots
 from holdfast.ports.job_store import Change, JobQuery, Stored, Version, Written
 from holdfast.services.claim_jobs import ClaimJobs
 from holdfast.services.write_checked import CheckedWriter
@@ -103,7 +103,7 @@ async def holdfast(url: str, prefix: str, tenant: str, total: int) -> tuple[int,
     stores = [OpenSearchJobStore([url], prefix=prefix, timeout=30) for _ in names]
     desks = [ClaimJobs(store, CheckedWriter(store), SystemClock(), RandomIds()) for store in stores]
     for name, desk in zip(names, desks, strict=True):
-        desk.own(own_slots(name, names))
+        desk.own(own_slots(name, names), heir_slots(name, names))
     running = [asyncio.create_task(desk.run()) for desk in desks]
     feeder = Feeder(stores[0], tenant, total)
     feeding = asyncio.create_task(feeder.run(desks))
@@ -120,7 +120,7 @@ async def holdfast(url: str, prefix: str, tenant: str, total: int) -> tuple[int,
             await asyncio.sleep(0.05)
         desks.pop().own(frozenset())
         for name, desk in zip(names[:3], desks, strict=True):
-            desk.own(own_slots(name, names[:3]))
+            desk.own(own_slots(name, names[:3]), heir_slots(name, names[:3]))
 
     everyone = list(desks)
     await asyncio.gather(hand_over(), *(claimer(number) for number in range(CLAIMERS)))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.domain.jobs.slots import SLOTS, own_slots, slot_of
+from holdfast.domain.jobs.slots import SLOTS, heir_slots, own_slots, slot_of
 
 names = st.lists(
     st.text(alphabet="abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=24),
@@ -35,6 +35,18 @@ def test_when_a_server_leaves_only_its_slots_move(servers: list[str], data: st.D
         before, after = own_slots(server, servers), own_slots(server, left)
         assert before <= after
         assert after - before <= freed
+
+
+@settings(max_examples=25, deadline=None)
+@given(names.filter(lambda one: len(one) > 1), st.data())
+def test_every_slot_has_one_heir_who_gets_it_when_its_owner_leaves(servers: list[str], data: st.DataObject) -> None:
+    heirs = Counter(slot for server in servers for slot in heir_slots(server, servers))
+    assert heirs == Counter(range(SLOTS))
+    gone = data.draw(st.sampled_from(servers))
+    left = [one for one in servers if one != gone]
+    for server in left:
+        gained = own_slots(server, left) - own_slots(server, servers)
+        assert gained == heir_slots(server, servers) & own_slots(gone, servers)
 
 
 @pytest.mark.parametrize("count", range(1, 17))

@@ -107,9 +107,9 @@ class ClaimJobs:
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def own(self, slots: frozenset[int]) -> None:
-        """These slots are ours from now on."""
-        self.windows.own(slots)
+    def own(self, slots: frozenset[int], heir: frozenset[int] | None = None) -> None:
+        """These slots are ours from now on, and of others' slots we are the heir of those; None: of all."""
+        self.windows.own(slots, heir)
 
     def offer(self, jobs: Iterable[Stored]) -> None:
         """Jobs that were just written here: a waiting pilot gets them without any search."""
@@ -188,7 +188,7 @@ class ClaimJobs:
             now,
             waiting={request.tenant for request in self._waiting},
             unmet={request.tenant for request in unmet},
-            foreign=any(now - request.since >= self.settings.foreign_after for request in unmet),
+            hunger=max((now - request.since for request in unmet), default=0.0),
         )
 
     # -- choosing ----------------------------------------------------------------------------------------------

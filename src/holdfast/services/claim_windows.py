@@ -45,7 +45,9 @@ class ClaimSettings:
     settle: float = 1.2
     """How long until the store surely shows what was written, in seconds."""
     foreign_after: float = 1.0
-    """A request that found nothing for so long is served from other servers' slots too."""
+    """A request that found nothing for so long is served from those of other servers' slots too that would fall to us."""
+    far_after: float = 3.0
+    """After so long from anyone's slots: their heirs may have nobody to serve."""
     foreign_age: float = 3.0
     """Jobs of other servers' slots are left to them for so long, in seconds."""
     foreign_window: int = 200
@@ -107,6 +109,8 @@ class Windows:
         self.gated: Callable[[JobDocument], bool] = lambda _document: False
         """Whether nobody may have a job for now, for a reason that is not on its document."""
         self._slots: frozenset[int] | None = None
+        self._heir: frozenset[int] | None = None
+        self._far = False
         self._gaining: tuple[frozenset[int], float] | None = None
         self._windows: dict[tuple[str, bool], _Window] = {}
         self._taken: OrderedDict[str, float] = OrderedDict()
@@ -124,8 +128,12 @@ class Windows:
         """How many slots are looked after here now; fewer than our share for a while after a server came or went."""
         return SLOTS if self._slots is None else len(self._slots)
 
-    def own(self, slots: frozenset[int]) -> None:
-        """These slots are ours: those lost are let go at once, those gained are taken over a little later."""
+    def own(self, slots: frozenset[int], heir: frozenset[int] | None) -> None:
+        """These slots are ours: those lost are let go at once, those gained are taken over a little later.
+
+        Of others' slots those of which we are the heir come first: two servers in need rarely want the same job then.
+        """
+        self._heir = heir
         if self._slots is None:
             self._take_over(slots)
         elif self._gaining is None or self._gaining[0] != slots:
@@ -229,12 +237,14 @@ class Windows:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def tend(self, now: float, *, waiting: set[str], unmet: set[str], foreign: bool) -> None:
+    def tend(self, now: float, *, waiting: set[str], unmet: set[str], hunger: float) -> None:
         """Fill windows that run low, and look for lanes we do not know.
 
-        `waiting` are the tenants for whom someone waits, `unmet` those of them whom we could give nothing; `foreign` says that
-        some have waited long enough to be served from other servers' slots.
+        `waiting` are the tenants for whom someone waits, `unmet` those of them whom we could give nothing; `hunger` is for how
+        long the one who has waited longest has found nothing.
         """
+        self._far = hunger >= self.settings.far_after
+        foreign = hunger >= self.settings.foreign_after
         for window in self._low(waiting, now):
             window.reading = True
             self._spawn(self._read(window))
@@ -308,7 +318,7 @@ class Windows:
             self.changed()
 
     def _query(self, *, foreign: bool, lane: str | None = None) -> JobQuery:
-        slots = self._slots if not foreign and self._slots is not None and len(self._slots) < SLOTS else None
+        slots = (None if self._far else self._heir) if foreign else self._slots
         at_most = {"not_before": self.clock.now()}
         if foreign:
             at_most["changed"] = self.clock.now() - int(1000 * self.settings.foreign_age)
@@ -317,7 +327,7 @@ class Windows:
             anyof={"lane": [lane]} if lane else {},
             at_most=at_most,
             held=False,
-            slots=slots,
+            slots=None if slots is None or len(slots) == SLOTS else slots,
         )
 
     def _window(self, lane: Lane, *, foreign: bool) -> _Window:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from holdfast.domain.jobs.slots import own_slots
+from holdfast.domain.jobs.slots import heir_slots, own_slots
 from holdfast.domain.pilots.orphans import patience
 from holdfast.domain.pilots.pilot import Beat, BeatSheet
 from holdfast.ports.clock import Clock
@@ -56,7 +56,7 @@ class KeepBeats:
         server: str,
         url: str = "",
         settings: BeatSettings | None = None,
-        shared_out: Callable[[frozenset[int]], None] = lambda _slots: None,
+        shared_out: Callable[[frozenset[int], frozenset[int]], None] = lambda _own, _heir: None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -184,7 +184,7 @@ class KeepBeats:
         self.alive = {server: urls[server] for server in sorted(moving - {self.server})} | {self.server: self.url}
         if self._shared_among != self.alive.keys():
             self._shared_among = frozenset(self.alive)
-            self.shared_out(own_slots(self.server, self.alive))
+            self.shared_out(own_slots(self.server, self.alive), heir_slots(self.server, self.alive))
 
     def _let_move(self, sheet: BeatSheet) -> None:
         """Pilots that beat at another server now need not stand on our sheet, unless it alone shows their newest channel."""

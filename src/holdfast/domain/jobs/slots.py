@@ -29,6 +29,16 @@ def own_slots(server: str, alive: Iterable[str]) -> frozenset[int]:
     return frozenset(slot for slot, theirs in enumerate(rivals) if ours[slot] > max(theirs))
 
 
+def heir_slots(server: str, alive: Iterable[str]) -> frozenset[int]:
+    """The slots of others that would fall to a server if their owner were gone. Each slot has one heir, if there are two servers."""
+    others = sorted(set(alive) - {server})
+    if not others:
+        return frozenset()
+    rivals = zip(*(_weights(other) for other in others), strict=True)
+    ours = _weights(server)
+    return frozenset(slot for slot, theirs in enumerate(rivals) if sum(one > ours[slot] for one in theirs) == 1)
+
+
 @lru_cache(maxsize=64)
 def _weights(server: str) -> tuple[tuple[int, str], ...]:
     """What a server weighs in each slot. The same servers are asked for again and again."""
