@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Executable, insert, make_url, select, text, update
+from sqlalchemy import Connection, Executable, Table, insert, make_url, select, text, update
 
 from holdfast.adapters.sql.dialects import Dialect, Postgres, Sqlite
 from holdfast.adapters.sql.errors import translated
@@ -14,6 +16,9 @@ from holdfast.ports.errors import Permanent
 
 ANSWER_SECONDS = 30.0
 """How long an answer is waited for; after it a read is `Transient` and the outcome of a write unknown."""
+
+
+Value = TypeVar("Value")
 
 
 class SqlDatabase:
@@ -32,6 +37,8 @@ class SqlDatabase:
             self.dialect = Sqlite(place, connections, timeout)
         else:
             raise Permanent("a SQL store is a PostgreSQL database or a SQLite file")
+        self._going_on: set[asyncio.Task[Any]] = set()
+        """What runs to its end although its caller went away."""
 
     async def open(self) -> None:
         """Make the tables where they are missing."""
@@ -49,20 +56,50 @@ class SqlDatabase:
             raise Permanent(f"the tables have layout {number}; this release knows {LAYOUT}")
 
     async def close(self) -> None:
+        if self._going_on:
+            await asyncio.wait(self._going_on)
         await self.dialect.reader.dispose()
         await self.dialect.writer.dispose()
 
     async def rows(self, statement: Executable) -> Sequence[Row]:
         """What a statement finds."""
-        with translated():
+
+        async def find() -> Sequence[Row]:
             async with self.dialect.reader.connect() as connection:
                 return (await connection.execute(statement)).all()
 
+        with translated():
+            return await self._unbroken(find())
+
     async def run(self, statement: Executable) -> None:
         """A statement that changes something, durable when this returns."""
-        with translated():
+
+        async def change() -> None:
             async with self.dialect.writer.begin() as connection:
                 await connection.execute(statement)
+
+        with translated():
+            await self._unbroken(change())
+
+    async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
+        """Create the rows whose ids are not there yet, and say which those were."""
+        return await self._unbroken(self.dialect.create(table, rows))
+
+    async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
+        """Create rows, and put others over the versions before theirs; says which took place."""
+        return await self._unbroken(self.dialect.write(table, creates, rewrites))
+
+    async def _unbroken(self, work: Coroutine[Any, Any, Value]) -> Value:
+        """Carry work out to its end even if the caller is cancelled: a connection that is given up halfway is lost to the pool."""
+        task = asyncio.ensure_future(work)
+        self._going_on.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._going_on.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that nothing complains when the caller went away
 
 
 def _grow(connection: Connection, number: int) -> None:

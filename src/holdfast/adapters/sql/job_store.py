@@ -65,7 +65,7 @@ class SqlJobStore:
         if not creates and not rewrites:
             return [_NOT_THERE for _ in changes]
         try:
-            done = await self.database.dialect.write(jobs, creates, rewrites)
+            done = await self.database.write(jobs, creates, rewrites)
         except VENDOR_ERRORS as error:
             return [Unknown(str(meaning(error)))] * len(changes)
         return [_result(change, done) for change in changes]
@@ -139,7 +139,7 @@ class SqlJobStore:
         rows = [(escaped(one.id), to_json(specification_to_json(one), f"specification {one.id!r}")) for one in wanted]
         if rows:
             with translated():
-                await self.database.dialect.create(specifications, rows)
+                await self.database.create(specifications, rows)
 
     async def _create_records(self, wanted: Sequence[Record]) -> set[str]:
         rows: list[Row] = []
@@ -151,7 +151,7 @@ class SqlJobStore:
         if not rows:
             return set()
         with translated():
-            return await self.database.dialect.create(records, rows)
+            return await self.database.create(records, rows)
 
 
 def _result(change: Change, done: set[str]) -> WriteResult:

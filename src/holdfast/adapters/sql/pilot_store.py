@@ -34,7 +34,7 @@ class SqlPilotStore:
         row = (escaped(pilot.id), version, escaped(pilot.tenant), pilot.state.value, pilot.registered, body)
         creates, rewrites = ((row,), ()) if expected is None else ((), (row,))
         try:
-            done = await self.database.dialect.write(pilots, creates, rewrites)
+            done = await self.database.write(pilots, creates, rewrites)
         except VENDOR_ERRORS as error:
             return Unknown(str(meaning(error)))
         return Written(Version(version, TERM)) if done else Conflicted("it is not at the expected version")

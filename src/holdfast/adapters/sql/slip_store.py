@@ -37,7 +37,7 @@ class SqlSlipStore:
         if not creates and not rewrites:
             return [Conflicted("a version of another store") for _ in wanted]
         try:
-            done = await self.database.dialect.write(slips, creates, rewrites)
+            done = await self.database.write(slips, creates, rewrites)
         except VENDOR_ERRORS as error:
             return [Unknown(str(meaning(error)))] * len(wanted)
         return [
