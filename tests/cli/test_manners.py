@@ -21,7 +21,7 @@ from holdfast.apps.cli.output import wants_colour
 JOB = job_json(1)["id"]
 VERBS = (
     "submit", "queue", "jobs", "describe", "story", "logs", "wait", "cancel", "hold", "release", "retry", "force-complete",
-    "force-fail", "pilots", "alerts", "events", "status", "config",
+    "force-fail", "check", "pilots", "alerts", "events", "status", "config",
 )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import yaml
 
-from holdfast.domain.flows.flow import Flow
+from holdfast.domain.flows.flow import Flow, all_tasks
+from holdfast.domain.flows.flow_version import version_of
 from holdfast.formats.flow_json import check_document, flow_to_json
 from holdfast.formats.yaml_text import read_yaml
 
@@ -31,6 +32,16 @@ class FlowText:
 
     flow: Flow | None
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """The content hash of a good flow; empty otherwise."""
+        return version_of(self.flow) if self.flow is not None else ""
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks a good flow has, those inside loops and choices too."""
+        return sum(1 for _ in all_tasks(self.flow.tasks)) if self.flow is not None else 0
 
 
 def read_flow_text(text: str) -> FlowText:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import typer
 
+from holdfast.apps.cli.check import check
 from holdfast.apps.cli.describe import describe
 from holdfast.apps.cli.jobs import jobs
 from holdfast.apps.cli.logs import logs
@@ -23,6 +24,7 @@ from holdfast.apps.cli.watch import alerts, config, events, pilots, status
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 JOBS = "Jobs"
 STEER = "Steer jobs"
+FLOWS = "Flows"
 LOOK = "Look at the installation"
 
 # What follows the first word of the command belongs to it, options included.
@@ -30,6 +32,7 @@ verb(app, rich_help_panel=JOBS, context_settings={"allow_interspersed_args": Fal
 _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     JOBS: (queue, jobs, describe, story, logs, wait),
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
+    FLOWS: (check,),
     LOOK: (pilots, alerts, events, status, config),
 }
 for panel, functions in _ROOMS.items():

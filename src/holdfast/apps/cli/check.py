@@ -1,0 +1,80 @@
+"""`holdfast check`: what is wrong with flows, before anyone runs them. No server is asked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.apps.cli import neutral
+from holdfast.apps.cli.exit_codes import ExitCode
+from holdfast.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.formats.yaml_flow import FlowText
+
+LARGEST = 524_288
+"""Characters of a flow; a server takes no more."""
+
+
+def check(
+    session: Session,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE…", help="Flows in YAML or JSON; - reads one from stdin.")
+    ],
+) -> int:
+    """Check flows: every error at once, each with its line and column. Nothing is sent anywhere.
+
+    holdfast check align.yaml
+    """
+    found = [(str(file), _read(file)) for file in files]
+    if session.out.as_json:
+        session.out.document({"flows": [_shown(name, read) for name, read in found]})
+    else:
+        for name, read in found:
+            _tell(session, name, read)
+    return ExitCode.OK if all(read.flow is not None for _, read in found) else ExitCode.FAILED
+
+
+def _read(file: Path) -> FlowText:
+    from holdfast.formats.yaml_flow import read_flow_text
+
+    try:
+        # One character more than there may be tells that there are too many.
+        if str(file) == "-":
+            text = sys.stdin.read(LARGEST + 1)
+        else:
+            with file.open(encoding="utf-8") as stream:
+                text = stream.read(LARGEST + 1)
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{file} is not a text in UTF-8") from error
+    if len(text) > LARGEST:
+        raise typer.BadParameter(
+            f"{file} has more than {LARGEST} characters; put long lists into files and scatter over their lines"
+        )
+    return read_flow_text(text)
+
+
+def _tell(session: Session, name: str, read: FlowText) -> None:
+    if read.flow is not None:
+        tasks = f"{read.tasks} task{'' if read.tasks == 1 else 's'}"
+        good = session.out.paint("good", "green")
+        session.out.data(
+            f"{neutral.line(name)}: {good}: {neutral.line(read.flow.name)}, {tasks}, version {read.version[:12]}"
+        )
+        return
+    for problem in read.problems:
+        session.out.data(f"{neutral.line(name)}:{neutral.line(str(problem))}")
+    errors = f"{len(read.problems)} error{'' if len(read.problems) == 1 else 's'}"
+    session.out.say(f"{neutral.line(name)}: {errors}")
+
+
+def _shown(name: str, read: FlowText) -> dict[str, Any]:
+    shown: dict[str, Any] = {"file": name, "problems": [one._asdict() for one in read.problems]}
+    if read.flow is not None:
+        shown |= {"name": read.flow.name, "tasks": read.tasks, "version": read.version}
+    return shown
