@@ -62,7 +62,7 @@ from holdfast.domain.flows.shard_run import ShardCancelled, ShardContinued, Shar
 
 REPORTS = "reports"
 """The queue of reports; no round has this name, since those have an @ in them."""
-CARRIED = ("run", "outbox", "timers", "orders", "said", "inbox")
+CARRIED = ("run", "outbox", "timers", "orders", "said", "inbox", "finish")
 
 
 @workflow.defn(name=outside.CASE)
@@ -85,6 +85,11 @@ class CaseWorkflow:
         self.carriers: set[str] = set()
         self.sleepers: dict[str, asyncio.Task[None]] = {}
         self.finish: FinishCase | None = None
+        """Known as soon as the case has finished; what it still has to say goes out first, perhaps in a later run."""
+        if "finish" in given:
+            finish = command_from_plain(given["finish"])
+            assert isinstance(finish, FinishCase)  # noqa: S101 - nothing else is put there
+            self.finish = finish
         self.news = 0
         self.standing = ""
         self.tie: Plain = {name: given[name] for name in ("case", "tenant", "owner")} | {"flow": plan.version}
@@ -179,6 +184,8 @@ class CaseWorkflow:
 
     def _carried(self) -> Plain:
         constant = {name: value for name, value in self.given.items() if name not in CARRIED}
+        if self.finish is not None:
+            constant["finish"] = as_plain(self.finish)
         return constant | {
             "run": self.flow_run.as_plain(),
             "outbox": self.outbox,
