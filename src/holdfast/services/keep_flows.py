@@ -35,13 +35,12 @@ class KeepFlows:
             return version
         records = []
         for one in _all(flow):
-            plain = flow_as_plain(one)
-            size = len(orjson.dumps(plain))
-            if size > MAX_FLOW:
-                raise Permanent(f"flow {one.name} has {size} bytes as JSON; at most {MAX_FLOW} are possible")
+            text = orjson.dumps(flow_as_plain(one))
+            if len(text) > MAX_FLOW:
+                raise Permanent(f"flow {one.name} has {len(text)} bytes as JSON; at most {MAX_FLOW} are possible")
             name = record_of(tenant, version_of(one))
             # As text: the order of tasks counts, and not every store keeps the order of names in a record.
-            body = {"name": one.name, "flow": orjson.dumps(plain).decode()}
+            body = {"name": one.name, "flow": text.decode()}
             records.append(Record(name, tenant, "flow", "", self.clock.now(), body))
         await self.store.add_records(records)
         return version

@@ -131,17 +131,23 @@ class SubmitFlowJobs:
                     missing.append(at)
                 elif stored.document.final:
                     bit = 1 << (batch.first + at - batch.base)
-                    well, bad = (well | bit, bad) if ended_well(stored.document) else (well, bad | bit)
-                    reason = reason or ("" if ended_well(stored.document) else why(stored.document))
+                    if ended_well(stored.document):
+                        well |= bit
+                    else:
+                        bad |= bit
+                        reason = reason or why(stored.document)
                     if batch.of == 1:
                         facts = await self.ends.facts(stored.document)
         if missing:
             delivered = await self._delivered(batch)
-            lost = [at for at in missing if delivered >> (batch.first + at - batch.base) & 1 or batch.cancelled]
-            for at in lost:
-                bad |= 1 << (batch.first + at - batch.base)
-                reason = reason or f"the document of job {names[at]} was lost after it had ended"
-            again = [at for at in missing if at not in set(lost)]
+            again: list[int] = []
+            for at in missing:
+                place = batch.first + at - batch.base
+                if batch.cancelled or delivered >> place & 1:
+                    bad |= 1 << place
+                    reason = reason or f"the document of job {names[at]} was lost after it had ended"
+                else:
+                    again.append(at)
             await self._create(batch, again, generation=1)
         return as_plain(BatchEnded(well, bad, 0, reason)) | facts
 

@@ -15,9 +15,6 @@ from holdfast.apps.cli.session import Session
 if TYPE_CHECKING:
     from holdfast.formats.yaml_flow import FlowText
 
-LARGEST = 524_288
-"""Characters of a flow; a server takes no more."""
-
 
 def check(
     session: Session,
@@ -40,21 +37,22 @@ def check(
 
 def _read(file: Path) -> FlowText:
     from holdfast.formats.yaml_flow import read_flow_text
+    from holdfast.formats.yaml_text import MAX_BYTES
 
     try:
         # One character more than there may be tells that there are too many.
         if str(file) == "-":
-            text = sys.stdin.read(LARGEST + 1)
+            text = sys.stdin.read(MAX_BYTES + 1)
         else:
             with file.open(encoding="utf-8") as stream:
-                text = stream.read(LARGEST + 1)
+                text = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"{file} is not a text in UTF-8") from error
-    if len(text) > LARGEST:
+    if len(text) > MAX_BYTES:
         raise typer.BadParameter(
-            f"{file} has more than {LARGEST} characters; put long lists into files and scatter over their lines"
+            f"{file} has more than {MAX_BYTES} characters; put long lists into files and scatter over their lines"
         )
     return read_flow_text(text)
 

@@ -16,6 +16,7 @@ from holdfast.apps.server.problems import Problem
 from holdfast.domain.flows.events import Verb, VerbKind
 from holdfast.formats.case_public import case_public, state_public
 from holdfast.formats.yaml_flow import read_flow_text, write_flow_text
+from holdfast.formats.yaml_text import MAX_BYTES
 from holdfast.ports.errors import NotFound
 from holdfast.ports.flow_engine import CaseQuery, CaseSummary, FlowEngine
 from holdfast.ports.identity import Principal, Role
@@ -30,7 +31,7 @@ CaseState = Literal[
 
 
 class FlowIn(Model):
-    text: Annotated[str, Field(min_length=1, max_length=524_288)]
+    text: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
     """The flow in YAML or JSON."""
 
 

@@ -11,7 +11,7 @@ from holdfast.domain.flows.compensation import Entry
 from holdfast.domain.flows.fan import Fan
 from holdfast.domain.flows.flow import Task
 from holdfast.domain.flows.flow_plan import FlowPlan, TaskPlan
-from holdfast.domain.flows.flow_run import FlowRun, Item, Settled
+from holdfast.domain.flows.flow_run import FlowRun, Item, Settled, fan_of, item_at
 
 
 class Draft:
@@ -114,16 +114,11 @@ class Draft:
 
     def find(self, work: str) -> Item | None:
         """The item whose present round this is."""
-        item = self.items.get(work.rpartition("@")[0])
-        return item if item is not None and item.work == work else None
+        return item_at(self.items, work)
 
     def fan_of(self, work: str) -> Fan | None:
         """The elements of a round of an item, or of the compensation that is being run."""
-        entry = self.stack[-1] if self.stack else None
-        if entry is not None and entry.fan is not None and entry.undo == work:
-            return entry.fan
-        item = self.find(work)
-        return item.fan if item is not None else None
+        return fan_of(self.items, self.stack, work)
 
     def set_fan(self, work: str, fan: Fan) -> None:
         entry = self.stack[-1] if self.stack else None

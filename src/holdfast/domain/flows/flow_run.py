@@ -7,7 +7,7 @@ state; a case is pinned to its flow's version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -285,3 +285,18 @@ class FlowRun:
             outcome=Outcome(data["outcome"]) if data["outcome"] else None,
             outputs=data["outputs"],
         )
+
+
+def item_at(items: Mapping[str, Item], work: str) -> Item | None:
+    """The item whose present round this is."""
+    item = items.get(work.rpartition("@")[0])
+    return item if item is not None and item.work == work else None
+
+
+def fan_of(items: Mapping[str, Item], stack: Sequence[Entry], work: str) -> Fan | None:
+    """The elements of a round of an item, or of the compensation that is being run."""
+    entry = stack[-1] if stack else None
+    if entry is not None and entry.fan is not None and entry.undo == work:
+        return entry.fan
+    item = item_at(items, work)
+    return item.fan if item is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from holdfast.domain.flows.draft import Draft
+from holdfast.domain.flows.draft import Draft, container_of
 from holdfast.domain.flows.expression import Path, Values, fill, inside
 from holdfast.domain.flows.flow_pattern import JobPattern, LoopPattern, SubflowPattern, WorkletPattern
 from holdfast.domain.flows.flow_run import Item
@@ -50,13 +50,13 @@ def _visible(draft: Draft, block: str, name: str) -> Item | None:
         found = draft.items.get(f"{block}/{name}" if block else name)
         if found is not None or not block:
             return found
-        outer = block.rpartition("/")[0].rpartition("@")[0]
+        outer = container_of(block)
         block = outer.rpartition("/")[0]
 
 
 def _loop(draft: Draft, block: str) -> Item | None:
     while block:
-        outer = draft.items.get(block.rpartition("/")[0].rpartition("@")[0])
+        outer = draft.items.get(container_of(block))
         if outer is None:
             return None
         if isinstance(draft.task(outer).pattern, LoopPattern):

@@ -55,7 +55,7 @@ from holdfast.domain.flows.events import (
     WorkletBound,
     WorkRefused,
 )
-from holdfast.domain.flows.flow_run import FlowRun, Phase
+from holdfast.domain.flows.flow_run import FlowRun, Phase, fan_of
 from holdfast.domain.flows.flow_version import flow_from_plain, planned
 from holdfast.domain.flows.messages import as_plain, command_from_plain, event_from_plain
 from holdfast.domain.flows.shard_run import ShardCancelled, ShardContinued, ShardGrew, ShardHeld
@@ -174,12 +174,7 @@ class CaseWorkflow:
             del self.orders[work]
 
     def _waits_for(self, work: str) -> bool:
-        run = self.flow_run
-        if run.stack and run.stack[-1].undo == work:
-            fan = run.stack[-1].fan
-        else:
-            item = run.items.get(work.rpartition("@")[0])
-            fan = item.fan if item is not None and item.work == work else None
+        fan = fan_of(self.flow_run.items, self.flow_run.stack, work)
         return fan is not None and not fan.finished
 
     def _carried(self) -> Plain:
@@ -407,10 +402,7 @@ class CaseWorkflow:
 
     def _own(self, work: str) -> Plain:
         """The elements of a round that the case looks after, as they are known here."""
-        run = self.flow_run
-        undone = run.stack[-1] if run.stack and run.stack[-1].undo == work else None
-        item = run.items.get(work.rpartition("@")[0])
-        fan = undone.fan if undone is not None else item.fan if item is not None else None
+        fan = fan_of(self.flow_run.items, self.flow_run.stack, work)
         own = fan.own if fan is not None else None
         if own is None:
             return {"first": 0, "count": 0, "ended": "0", "of": 0, "holders": [], "cancelled": False}
