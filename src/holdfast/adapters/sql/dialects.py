@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+import time
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol
 
 import orjson
@@ -209,7 +212,7 @@ class Sqlite:
             for size in (1, connections)
         )
         for engine in (self.writer, self.reader):
-            event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+            event.listen(engine.sync_engine, "connect", partial(_prepare_sqlite, patience=timeout))
         event.listen(self.writer.sync_engine, "begin", _begin_immediate)
 
     async def begin_layout(self, connection: AsyncConnection) -> None:
@@ -248,11 +251,25 @@ class Sqlite:
         return exists(select(1).select_from(each).where(each.c.value == bindparam(None, label, type_=Text())))
 
 
-def _prepare_sqlite(connection: Any, _: object) -> None:
+def _prepare_sqlite(connection: Any, _: object, *, patience: float) -> None:
     cursor = connection.cursor()
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "temp_store = MEMORY", "mmap_size = 268435456"):
+    deadline = time.monotonic() + patience
+    while not _has_write_ahead_log(cursor, deadline):
+        connection.run_async(lambda _: asyncio.sleep(0.01))
+    for pragma in ("synchronous = FULL", "temp_store = MEMORY", "mmap_size = 268435456"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _has_write_ahead_log(cursor: Any, deadline: float) -> bool:
+    """SQLite does not wait for a lock when several begin the log of a new file at once: it refuses all but one."""
+    try:
+        cursor.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            raise
+        return False
+    return True
 
 
 def _begin_immediate(connection: Connection) -> None:
