@@ -44,8 +44,14 @@ test *args:
     uv run pytest -m "not live and not slow" -n {{ beside }} --dist loadfile {{ args }} || [ $? = 5 ]
 
 # Tests on the real servers (start them first with servers-up).
-live *args:
+live: live-beside live-alone
+
+# Those of them that mostly wait, side by side.
+live-beside *args:
     eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and not alone" -n {{ beside }} --dist loadfile {{ args }} || [ $? = 5 ]
+
+# Those of them that measure time or kill processes, one after the other.
+live-alone *args:
     eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and alone" {{ args }} || [ $? = 5 ]
 
 # Start the real servers that `live` needs, unless they run already.

@@ -13,9 +13,11 @@ from tests.domain.flows.test_messages import message_of
 from tests.domain.flows.world import World
 
 from holdfast.domain.flows.advance import advance
-from holdfast.domain.flows.events import Event
-from holdfast.domain.flows.flow import Flow
-from holdfast.domain.flows.flow_run import FlowRun, Phase
+from holdfast.domain.flows.events import Event, ShardEnded
+from holdfast.domain.flows.fan import Piece
+from holdfast.domain.flows.flow import Compensation, Flow, Task
+from holdfast.domain.flows.flow_pattern import Dimension, JobPattern, RangeOf
+from holdfast.domain.flows.flow_run import FlowRun, ItemState, Phase
 from holdfast.domain.flows.waiting import waits_for
 
 EVENTS: st.SearchStrategy[Event] = st.one_of([message_of(kind) for kind in get_args(Event)])
@@ -52,3 +54,16 @@ def test_every_event_is_taken_in(flow: Flow, seed: int, params: dict[str, object
         assert run.phase is Phase.FINISHED or waits_for(run)
         again, _ = advance(run, event)
         assert again == run, f"a repeat of {event} changed the case"
+
+
+def test_a_shard_that_tells_of_more_ends_than_it_has_jobs_is_taken_to_have_ended_whole() -> None:
+    task = Task(
+        "s",
+        JobPattern(("x",)),
+        scatter=(Dimension("x", RangeOf(0, 600)),),
+        compensation=Compensation(JobPattern(("u",))),
+    )
+    world = World(Flow("f", (task,)), repeats=False)
+    world.send(ShardEnded(1, "s@1", 0, well=601, bad=-1))
+    assert world.run.items["s"].state is ItemState.COMPLETED
+    assert world.run.stack[-1].pieces == (Piece(0, 600),)

@@ -128,11 +128,13 @@ def _shard_ended(draft: Draft, event: ShardEnded) -> None:
     if fan is None or not 0 <= event.shard < len(fan.shards) or fan.shards[event.shard].ended:
         return
     known = fan.shards[event.shard]
+    # A shard cannot have more ends than jobs, whatever it says.
+    well, bad, skipped = (min(max(0, many), known.size) for many in (event.well, event.bad, event.skipped))
     done = ""
-    if 0 < event.well < known.size:
+    if 0 < well < known.size:
         # Which ones ended well is needed to undo them. Not told, all are taken to have.
         done = nearly_all(every(known.size) if event.done is None else event.done, known.size)
-    ended = Tally(known.first, known.size, ended=True, well=event.well, bad=event.bad, skipped=event.skipped, done=done)
+    ended = Tally(known.first, known.size, ended=True, well=well, bad=bad, skipped=skipped, done=done)
     draft.set_fan(event.work, end_shard(fan, event.shard, ended, reason=event.reason[:MAX_REASON]))
 
 
