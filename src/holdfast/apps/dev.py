@@ -14,10 +14,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from holdfast.apps.server.app import HttpServer, listening, make_app, server_config, until_told
+from holdfast.apps.server.app import HttpServer, listening, make_app, server_config
 from holdfast.apps.settings import Settings
 from holdfast.apps.tokens import make_token, write_private
-from holdfast.apps.wiring import KeeperParts, ServerParts, WorkerParts, make_parts, run_loops, stop
+from holdfast.apps.wiring import KeeperParts, ServerParts, WorkerParts, make_parts, run_loops, stop, until_told
 from holdfast.client import BadSettings
 from holdfast.client.settings import find_server, places
 from holdfast.ports.errors import Permanent

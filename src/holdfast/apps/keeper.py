@@ -6,9 +6,8 @@ import asyncio
 
 import structlog
 
-from holdfast.apps.server.app import until_told
 from holdfast.apps.settings import Settings
-from holdfast.apps.wiring import KeeperParts, make_parts, run_loops, stop
+from holdfast.apps.wiring import KeeperParts, make_parts, run_loops, stop, until_told
 
 log = structlog.get_logger()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
@@ -15,13 +16,7 @@ import structlog
 
 from holdfast.adapters.httpx.notify import HttpxNotify
 from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
-from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
-from holdfast.adapters.opensearch.pilot_store import OpenSearchPilotStore
-from holdfast.adapters.opensearch.slip_store import OpenSearchSlipStore
 from holdfast.adapters.prometheus.metrics import Sample
-from holdfast.adapters.sql.job_store import SqlJobStore
-from holdfast.adapters.sql.pilot_store import SqlPilotStore
-from holdfast.adapters.sql.slip_store import SqlSlipStore
 from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.settings import Settings
@@ -59,12 +54,20 @@ log = structlog.get_logger()
 
 
 def open_stores(url: str) -> tuple[JobStore, PilotStore, SlipStore]:
-    """The stores that a URL names, not yet connected."""
+    """The stores that a URL names, not yet connected. Each kind takes a second to import, so a process pays for its own only."""
     scheme = url.split(":", 1)[0].split("+")[0]
     if scheme in ("sqlite", "postgresql"):
+        from holdfast.adapters.sql.job_store import SqlJobStore
+        from holdfast.adapters.sql.pilot_store import SqlPilotStore
+        from holdfast.adapters.sql.slip_store import SqlSlipStore
+
         sql = SqlJobStore(url)
         return sql, SqlPilotStore(sql.database), SqlSlipStore(sql.database)
     if scheme in ("opensearch", "opensearch+https", "opensearch+http"):
+        from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
+        from holdfast.adapters.opensearch.pilot_store import OpenSearchPilotStore
+        from holdfast.adapters.opensearch.slip_store import OpenSearchSlipStore
+
         parts = urlsplit(url)
         options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         transport = "https" if url.startswith("opensearch+https") else "http"
@@ -315,3 +318,11 @@ async def stop(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
+
+
+async def until_told() -> None:
+    """Wait for SIGTERM or SIGINT."""
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    await told.wait()

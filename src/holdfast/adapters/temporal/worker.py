@@ -15,6 +15,8 @@ from holdfast.ports.job_store import JobStore
 from holdfast.services.submit_flow_jobs import SubmitFlowJobs
 
 WORKFLOWS = (CaseWorkflow, ShardWorkflow)
+STICKY = timedelta(seconds=5)
+"""How long a workflow waits for the worker that ran it last, before any other may go on with it: so long it stands still when that one was killed."""
 
 
 def runner() -> SandboxedWorkflowRunner:
@@ -31,5 +33,6 @@ def make_worker(client: Client, *, task_queue: str, store: JobStore, jobs: Submi
         activities=Activities(client, store, jobs).all(),
         workflow_runner=runner(),
         max_concurrent_activities=100,
+        sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=timedelta(seconds=10),
     )

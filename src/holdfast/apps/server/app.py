@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -115,11 +114,3 @@ async def serve(settings: Settings) -> None:
     await server.serve(sockets=[own])
     if not server.started:
         raise SystemExit(6)
-
-
-async def until_told() -> None:
-    """Wait for SIGTERM or SIGINT."""
-    told = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
-    await told.wait()
