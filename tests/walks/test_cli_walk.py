@@ -62,7 +62,7 @@ class Laptop:
     def environment(self) -> dict[str, str]:
         own = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "XDG_"))}
         places = {"XDG_CONFIG_HOME": str(self.home / "config"), "XDG_STATE_HOME": str(self.home / "state")}
-        return own | places | {"HOLDFAST_CALLBACK_HOSTS": "127.0.0.1"}
+        return own | places | {"HOLDFAST_CALLBACK_HOSTS": "127.0.0.1", "HOLDFAST_TEMPORAL_PROGRAM": "none"}
 
     def start(self) -> None:
         self.dev = subprocess.Popen([*HOLDFAST, "dev", "--port", str(self.port)], env=self.environment(), cwd=self.home)

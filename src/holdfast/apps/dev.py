@@ -1,34 +1,51 @@
-"""Everything on a laptop: server, keeper and one pilot, on SQLite."""
+"""Everything on a laptop: server, worker, keeper and one pilot, on SQLite, with Temporal's development server for cases."""
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import getpass
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
+from holdfast.adapters.temporal.dev_server import HOW_TO_GET_TEMPORAL, DevServer, fetch_program, find_program
 from holdfast.apps.server.app import HttpServer, listening, make_app, server_config
 from holdfast.apps.settings import Settings
 from holdfast.apps.tokens import make_token, write_private
 from holdfast.apps.wiring import KeeperParts, ServerParts, WorkerParts, make_parts, run_loops, stop, until_told
 from holdfast.client import BadSettings
 from holdfast.client.settings import find_server, places
-from holdfast.ports.errors import Permanent
+from holdfast.ports.errors import Permanent, Transient
 
 DAY = 86_400
 
 
 async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
-    """Start all parts in this process and a pilot beside it; stop them together."""
+    """Start all parts in this process, and Temporal and a pilot beside it; stop them together."""
     own = listening(settings)
-    settings = settings.model_copy(update={"outputs": (*settings.outputs, settings.state / "outputs")})
+    with _alone(settings.state):
+        temporal = await _start_temporal(settings)
+        address = {"temporal": temporal.address} if isinstance(temporal, DevServer) else {}
+        settings = settings.model_copy(update={"outputs": (*settings.outputs, settings.state / "outputs"), **address})
+        try:
+            await _run_parts(settings, own, slots, temporal, verbose=verbose)
+        finally:
+            if isinstance(temporal, DevServer):
+                await temporal.stop()
+
+
+async def _run_parts(
+    settings: Settings, own: socket.socket, slots: int, temporal: DevServer | str, *, verbose: bool
+) -> None:
     parts = make_parts(settings)
     services = ServerParts(parts)
     server = _Inside(server_config(make_app(services), settings))
@@ -38,17 +55,60 @@ async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
     if serving.done():
         serving.result()
         raise Permanent("the server did not start; -v says more")
+    pilot = await _start_pilot(settings, slots, verbose=verbose)
     loops = KeeperParts(parts).loops()
     if parts.engine is not None:
         loops["worker"] = WorkerParts(parts, services).run
+    missing = temporal if isinstance(temporal, str) else await _ready(temporal)
     keeper = asyncio.create_task(run_loops(loops))
-    pilot = await _start_pilot(settings, slots, verbose=verbose)
-    _welcome(settings, slots)
-    await until_told()
-    await _stop_pilot(pilot)
-    server.should_exit = True
-    await serving
-    await stop(keeper)
+    try:
+        _welcome(settings, slots, missing)
+        await until_told()
+    finally:
+        await _stop_pilot(pilot)
+        server.should_exit = True
+        await serving
+        await stop(keeper)
+
+
+async def _ready(temporal: DevServer) -> str:
+    try:
+        await temporal.ready()
+    except Transient as error:
+        return f"Jobs run; flows wait: {error}"
+    return ""
+
+
+@contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Two on one folder would spoil each other's files."""
+    state.mkdir(parents=True, exist_ok=True)
+    with (state / "dev.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Permanent(
+                f"another `holdfast dev` keeps its things in {state}; give this one another --state"
+            ) from error
+        yield
+
+
+async def _start_temporal(settings: Settings) -> DevServer | str:
+    """Temporal, started or at least starting; or, in words, why there are no cases."""
+    if settings.temporal:
+        return ""  # somebody's own; they know how it does
+    if settings.temporal_program == "none":
+        return "Cases are not run, as HOLDFAST_TEMPORAL_PROGRAM says."
+    found = find_program(settings.temporal_program, os.environ, settings.cache)
+    if found is None:
+        _say("Temporal, in which cases live, is not here yet; it is fetched once (about 60 MB) …")
+        try:
+            found = await fetch_program(settings.cache)
+        except Transient as error:
+            return f"Jobs run; flows do not: {error}.\n{HOW_TO_GET_TEMPORAL}"
+    server = DevServer(found.path, settings.state / "temporal", told=_say)
+    await server.start()
+    return server
 
 
 class _Inside(HttpServer):
@@ -96,13 +156,17 @@ async def _start_pilot(settings: Settings, slots: int, *, verbose: bool) -> asyn
     return await asyncio.create_subprocess_exec(*arguments, stderr=log, start_new_session=True)
 
 
-def _welcome(settings: Settings, slots: int) -> None:
+def _say(text: str) -> None:
+    Console(stderr=True, highlight=False, markup=False).print(text, soft_wrap=True)
+
+
+def _welcome(settings: Settings, slots: int, missing: str) -> None:
     user = re.sub(r"[^A-Za-z0-9._@+-]", "-", getpass.getuser()) or "me"
     token = make_token(settings, subject=user, tenant="default", roles=["administrator"], seconds=30 * DAY)
     where = places(os.environ)
     write_private(where.dev_token, token)
     write_private(where.dev, f'server = "{settings.public_url}"')
-    say = Console(stderr=True, highlight=False).print
+    say = partial(Console(stderr=True, highlight=False).print, soft_wrap=True)
     say(f"[bold]Holdfast[/bold] runs at {settings.public_url}, with {slots} places for jobs.")
     say(f"Your token is in {where.dev_token} (the command finds it there). Everything is kept in {settings.state}.")
     with suppress(BadSettings):
@@ -112,4 +176,6 @@ def _welcome(settings: Settings, slots: int) -> None:
     say("In another terminal:")
     say("  holdfast submit --name hello -- echo 'hello, world'")
     say("  holdfast queue")
+    if missing:
+        _say(missing)
     say("Ctrl-C stops it; nothing is lost.")

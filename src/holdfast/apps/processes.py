@@ -119,7 +119,7 @@ def dev(
     slots: Annotated[int, typer.Option(min=1, max=256, help="Jobs that run at once.")] = 2,
     verbose: Verbose = False,
 ) -> None:
-    """Everything on a laptop: server, keeper and a pilot, on SQLite. Ctrl-C stops it; nothing is lost."""
+    """Everything on a laptop: server, worker, keeper, a pilot and Temporal, on SQLite. Ctrl-C stops it; nothing is lost."""
     from holdfast.apps.dev import run_dev
     from holdfast.apps.settings import load
 

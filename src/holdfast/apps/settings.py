@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from platformdirs import user_state_path
+from platformdirs import user_cache_path, user_state_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.ports.errors import Permanent
@@ -50,6 +50,8 @@ class Settings(BaseModel):
 
     temporal: str = ""
     """Where cases live: HOST:PORT of Temporal; empty: this domain runs jobs only."""
+    temporal_program: str = ""
+    """Of `holdfast dev`: the file of Temporal's command line, unless it is on the path; `none`: jobs only."""
     temporal_namespace: str = "default"
     task_queue: str = "holdfast"
     outputs: tuple[Path, ...] = ()
@@ -62,6 +64,11 @@ class Settings(BaseModel):
     """Events after which a case or shard goes on in a new run."""
     look_after: float = Field(default=600.0, gt=0)
     """Seconds without news after which a case or shard looks itself how its jobs stand."""
+
+    @property
+    def cache(self) -> Path:
+        """Folder for what can be fetched again."""
+        return user_cache_path("holdfast")
 
     @property
     def key_file(self) -> Path:

@@ -28,6 +28,8 @@ def item_public(plain: Mapping[str, Any]) -> Json:
         "exit_code": plain.get("exit_code"),
         "reason": plain.get("reason", ""),
         "holders": list(plain.get("holders", ())),
+        "began": time_text(plain.get("began")),
+        "finished": time_text(plain.get("finished")),
     }
 
 

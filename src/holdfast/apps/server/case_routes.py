@@ -86,6 +86,8 @@ class ItemOut(Out):
     exit_code: int | None
     reason: str
     holders: list[str]
+    began: Time | None
+    finished: Time | None
 
 
 class CaseWholeOut(CaseOut):

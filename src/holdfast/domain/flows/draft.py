@@ -11,7 +11,7 @@ from holdfast.domain.flows.compensation import Entry
 from holdfast.domain.flows.fan import Fan
 from holdfast.domain.flows.flow import Task
 from holdfast.domain.flows.flow_plan import FlowPlan, TaskPlan
-from holdfast.domain.flows.flow_run import FlowRun, Item, Settled, fan_of, item_at
+from holdfast.domain.flows.flow_run import BEGUN, FlowRun, Item, ItemState, Settled, fan_of, item_at
 
 
 class Draft:
@@ -45,8 +45,19 @@ class Draft:
     def put(self, item: Item, **changes: Any) -> Item:
         """Change an item."""
         changed = replace(item, **changes) if changes else item
+        known = self.items.get(item.id)
+        if known is None or known.state is not changed.state:
+            changed = self._timed(changed)
         self.items[item.id] = changed
         return changed
+
+    def _timed(self, item: Item) -> Item:
+        """An item that has just come to its state."""
+        if item.state is ItemState.WAITING:
+            return replace(item, began=0, finished=0)
+        if item.state in BEGUN:
+            return replace(item, began=item.began or self.at, finished=0)
+        return replace(item, finished=self.at)
 
     def task(self, item: Item) -> Task:
         return self.plan.tasks[item.task].task

@@ -138,6 +138,9 @@ class Item:
     previous: Mapping[str, object] = field(default_factory=dict)
     """What the tasks of a loop's last round came to."""
     timer: bool = False
+    began: int = field(default=0, compare=False)
+    finished: int = field(default=0, compare=False)
+    """When its present round began and ended, for people; nothing is decided by it, and it says nothing of what a case came to."""
 
     @property
     def work(self) -> str:
