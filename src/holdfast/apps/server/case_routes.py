@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 from holdfast.apps.server.answers import Out, Time, errors
 from holdfast.apps.server.desk import Desk, Operator, Submitter, TheDesk, Viewer
 from holdfast.apps.server.job_routes import json_answer
-from holdfast.apps.server.models import INT64, ContinueIn, Id, Model, Reason, Word
+from holdfast.apps.server.models import INT64, ContinueIn, Holder, Id, Model, Reason
 from holdfast.apps.server.problems import Problem
 from holdfast.domain.flows.events import Verb, VerbKind
 from holdfast.formats.case_public import case_public, state_public
@@ -107,9 +107,11 @@ class VerbIn(Model):
     id: Id | None = None
     """The same in every repeat; one is made if it is left out."""
     reason: Reason = ""
-    holder: Word | None = None
+    holder: Holder | None = None
     changes: dict[Annotated[str, Field(max_length=100)], JsonValue] = Field(default_factory=dict, max_length=100)
     round: int | None = Field(default=None, ge=0, le=INT64)
+    only_failed: bool = False
+    """Of a scatter that has ended: what ended well stays as it is."""
     ancestors: bool = False
 
 
@@ -242,6 +244,7 @@ async def send_verb(desk: TheDesk, who: Submitter, case: str, body: VerbIn) -> R
         reason=body.reason,
         changes=dict(body.changes),
         round=body.round,
+        only_failed=body.only_failed,
         ancestors=body.ancestors,
     )
     try:

@@ -27,6 +27,8 @@ def _name(text: str) -> str:
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_name)]
 Word = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@+-]+$")]
 """Tenants, owners, teams: they become part of keys."""
+Holder = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._@+:-]+$")]
+"""A person, or an incident and its step."""
 Reason = Annotated[str, Field(max_length=200), AfterValidator(_name)]
 Id = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")]
 """Ids of jobs and claims; ours have no other characters, and they become part of keys."""
