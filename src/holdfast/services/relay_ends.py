@@ -4,13 +4,14 @@ Ended jobs are found by search over a window that overlaps the last one. What a 
 write, after the shard was told: who dies between the two tells it again, which is harmless. Any number of relays may run; each finds what
 the others delivered on the slip.
 
-A single job's end is told at once. Of more jobs, when all have ended, when there are many, or after a while.
+A single job's end is told at once. Of more jobs, when all have ended, when there are many, or after a while; a shard, for which only its last end
+matters, after longer and longer ones.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,9 +30,17 @@ from holdfast.services.submit_flow_jobs import slip_of
 
 OVERLAP = 5_000
 """Milliseconds that each look goes back: clocks differ and searches lag."""
+NEAR_OVERLAP = 1_000
+"""The same while very much ends: then it is the counts that tell whether something became visible late."""
+CROWD = 2_000
+"""Ends within `OVERLAP` that are very much."""
+COUNT_EVERY = 5.0
+"""Seconds between such counts."""
 DEEP_OVERLAP = 120_000
 DEEP_EVERY = 60.0
 """Seconds between looks that go back further, for what became visible late."""
+WAITS = 8
+"""A shard waits so many times longer for the last of its ends than for the first: nothing but its own end depends on when it is told."""
 PAGE = 5000
 ROOMS = 20_000
 MARK = "relay:mark"
@@ -59,16 +68,23 @@ class _Room:
     since: float = 0.0
     oldest: int = 0
     """When the first of the ends that it is still to be told of was written."""
+    seen: int = 0
+    """The ends that were ever put in here."""
+    told: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def news(self) -> int:
         return (self.well | self.bad) & ~self.ended
 
-    def add(self, document: JobDocument, tie: Tie, now: float) -> None:
+    def add(self, document: JobDocument, tie: Tie, now: float) -> bool:
+        """Put an end in; whether it was not seen before."""
+        if self.seen >> tie.place & 1:
+            return False
         bit = 1 << tie.place
-        if (self.ended | self.well | self.bad) & bit:
-            return
+        self.seen |= bit
+        if self.ended & bit:
+            return True
         if not self.news:
             self.since = now
             self.oldest = document.changed
@@ -81,6 +97,7 @@ class _Room:
         self.of = max(self.of, tie.of)
         if tie.of == 1:
             self.only = document
+        return True
 
 
 @dataclass(slots=True)
@@ -107,7 +124,10 @@ class RelayEnds:
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _look: asyncio.Event = field(default_factory=asyncio.Event)
     _from: int = 0
+    _counted: float = -1e9
     _deep: float = -1e9
+    _seen: dict[int, int] = field(default_factory=dict)
+    """How many different ends were seen of each second."""
 
     def notice(self, stored: Stored) -> None:
         """A document was written here."""
@@ -149,32 +169,71 @@ class RelayEnds:
                 await self.look()
             except PortError as error:
                 self.troubled(str(error))
+            if self.crowd:
+                await asyncio.sleep(1.0)
+                continue
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._look.wait(), self.every)
 
     async def look(self) -> None:
         """Find what has ended since the last look, and tell what is due."""
-        now = self.clock.monotonic()
-        deep = now - self._deep > DEEP_EVERY
-        since = max(0, self._from - (DEEP_OVERLAP if deep else OVERLAP))
-        query = JobQuery(at_least={"ended": since})
-        cursor: str | None = None
-        newest = self._from
-        while True:
-            page = await self.store.search(query, sort="ended", limit=PAGE, cursor=cursor)
-            documents = [one.document for one in page.jobs]
-            newest = max([newest, *(one.changed for one in documents)])
-            rooms = self._sort_in(documents)
-            await self._tell_all([room for room in rooms if self._due(room)])
-            cursor = page.cursor
-            if cursor is None:
-                break
-        # A server whose clock is ahead must not make us pass by what the others write.
-        self._from = max(self._from, min(newest, self.clock.now()))
+        now, clock = self.clock.monotonic(), self.clock.now()
+        crowd = self.crowd
+        since = max(0, self._from - (NEAR_OVERLAP if crowd else OVERLAP))
+        newest = max([self._from, *(1000 * second for second in await self._read_ends(since))])
+        # A server whose clock is ahead must not make us pass by what the others write; and what was read needs no reading for ever.
+        self._from = max(self._from, min(newest, self.clock.now()), clock - OVERLAP)
+        if deep := now - self._deep > DEEP_EVERY:
+            await self._read_late(*self._behind(DEEP_OVERLAP))
+        elif crowd and now - self._counted > COUNT_EVERY:
+            self._counted = now
+            await self._read_late(*self._behind(3 * OVERLAP))
         await self._tell_all([room for room in self._rooms.values() if room.news and self._due(room)])
         if deep:
             self._deep = now
             await self._mark()
+
+    @property
+    def crowd(self) -> bool:
+        """Whether very much ends just now."""
+        last = self._from // 1000
+        return sum(self._seen.get(last - back, 0) for back in range(OVERLAP // 1000)) > CROWD
+
+    async def _read_ends(self, since: int, until: int | None = None) -> Counter[int]:
+        """Take in what ended then; how much it was, second by second."""
+        query = JobQuery(at_least={"ended": since}, at_most={} if until is None else {"ended": until - 1})
+        cursor: str | None = None
+        found: Counter[int] = Counter()
+        while True:
+            page = await self.store.search(query, sort="ended", limit=PAGE, cursor=cursor)
+            documents = [one.document for one in page.jobs]
+            found.update(one.changed // 1000 for one in documents)
+            rooms = self._sort_in(documents)
+            await self._tell_all([room for room in rooms if self._due(room)])
+            cursor = page.cursor
+            if cursor is None:
+                return found
+
+    def _behind(self, back: int) -> tuple[int, int]:
+        """The seconds of a while that lies behind, without those that are still being read; older ones are forgotten."""
+        oldest = (self._from - DEEP_OVERLAP) // 1000
+        self._seen = {second: many for second, many in self._seen.items() if second >= oldest}
+        return max(0, self._from - back) // 1000, (self._from - NEAR_OVERLAP) // 1000
+
+    async def _read_late(self, first: int, last: int) -> None:
+        """Read once more those of some seconds of which not everything was seen: to count costs far less than to read."""
+        if first >= last:
+            return
+        query = JobQuery(at_least={"ended": 1000 * first}, at_most={"ended": 1000 * last - 1})
+        there = sum((await self.store.count(query, by="tenant")).values())
+        if there == sum(self._seen.get(second, 0) for second in range(first, last)):
+            return
+        if last - first > 1:
+            middle = (first + last) // 2
+            await self._read_late(first, middle)
+            await self._read_late(middle, last)
+        else:
+            self._seen[first] = (await self._read_ends(1000 * first, 1000 * last))[first]
 
     async def _marked(self) -> int:
         """The time up to which everything was told, by whomever; 0: from the beginning."""
@@ -202,7 +261,8 @@ class RelayEnds:
             if room is None:
                 room = self._rooms[tie.room] = _Room(tie, document.tenant, tie.of)
             self._rooms.move_to_end(tie.room)
-            room.add(document, tie, now)
+            if room.add(document, tie, now):
+                self._seen[document.changed // 1000] = self._seen.get(document.changed // 1000, 0) + 1
             rooms[tie.room] = room
         while len(self._rooms) > ROOMS and not next(iter(self._rooms.values())).news:
             self._rooms.popitem(last=False)
@@ -214,8 +274,12 @@ class RelayEnds:
             return False
         if room.of == 1:
             return True
-        known = (room.ended | room.well | room.bad).bit_count()
-        return known >= room.of or room.news.bit_count() >= self.many or waited >= self.patience
+        if (room.ended | room.well | room.bad).bit_count() >= room.of:
+            return True
+        many, patience = self.many, self.patience
+        if room.tie.shard >= 0:
+            many, patience = max(many, room.of // 2), patience * min(1 << room.told, WAITS)
+        return room.news.bit_count() >= many or waited >= patience
 
     async def _tell_all(self, rooms: Sequence[_Room]) -> None:
         rooms = [room for room in rooms if room.news and not room.closed]
@@ -254,6 +318,7 @@ class RelayEnds:
                 else:
                     await self.engine.tell_case(tie.case, [await self._for_case(room, well, bad)])
                 self.told += 1
+                room.told += 1
                 self.delivered += news.bit_count()
             except NotFound:
                 room.closed = True

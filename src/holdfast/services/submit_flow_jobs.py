@@ -5,9 +5,10 @@ A job's id is made of case, work and index and it is created only if it is absen
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from holdfast.domain.flows.case_names import job_of, shard_of
 from holdfast.domain.flows.commands import StartCase, WorkOrder
@@ -27,6 +28,8 @@ from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.submit_jobs import SubmitJobs, specification_named
 
 BULK = 1000
+TURNS = 4
+"""Large batches that are made at once: a flow of a million jobs must not be in memory all at once, nor half made in every shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +68,19 @@ class SubmitFlowJobs:
     submitting: SubmitJobs
     steering: SteerJobs
     ends: FlowEnds
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS))
 
     async def submit(self, batch: Batch) -> None:
         """Create what is not there; `Permanent` or `NotFound` if these jobs can never be made."""
         wanted = [at for at in range(batch.count) if not batch.skip >> at & 1]
-        await self._create(batch, wanted, generation=0)
+        if len(wanted) <= BULK // 2:
+            await self._create(batch, wanted, generation=0)
+            return
+        async with self._turns:
+            await self._create(batch, wanted, generation=0)
 
     async def _create(self, batch: Batch, wanted: Sequence[int], *, generation: int) -> None:
+        """Make the jobs at these places of a batch, some at a time."""
         plan = await self.flows.plan(batch.tenant, batch.flow)
         order = batch.order
         files, member = await self._files(plan, batch.case, order), _no_listing
@@ -82,23 +91,24 @@ class SubmitFlowJobs:
             raise Permanent(f"the jobs of {order.work} cannot be made: {error}") from error
         named = specification_named(batch.tenant, asdict(common.specification))
         specification = replace(common.specification, id=named)
-        submissions = [
-            Submission(
-                specification=specification,
-                owner=batch.owner,
-                index=batch.first + at if order.sizes else None,
-                parameters=given[at],
-                labels=common.labels,
-                priority=common.priority,
-                expected_runtime=common.expected_runtime,
-                holders=batch.holders,
-                tie=self._tie(batch, at, common.result),
-                generation=generation,
-            )
-            for at in wanted
-        ]
-        names = [job_of(batch.case, order.work, batch.first + at) for at in wanted]
-        if submissions:
+        for start in range(0, len(wanted), BULK):
+            some = wanted[start : start + BULK]
+            submissions = [
+                Submission(
+                    specification=specification,
+                    owner=batch.owner,
+                    index=batch.first + at if order.sizes else None,
+                    parameters=given[at],
+                    labels=common.labels,
+                    priority=common.priority,
+                    expected_runtime=common.expected_runtime,
+                    holders=batch.holders,
+                    tie=self._tie(batch, at, common.result),
+                    generation=generation,
+                )
+                for at in some
+            ]
+            names = [job_of(batch.case, order.work, batch.first + at) for at in some]
             await self.submitting.submit_named(submissions, names, by=f"case:{batch.case}")
 
     def _tie(self, batch: Batch, at: int, result: str) -> Tie:

@@ -31,7 +31,7 @@ from holdfast.domain.flows.case_names import shard_of
 from holdfast.domain.flows.commands import AnswerVerb
 from holdfast.domain.flows.events import Event, Verb
 from holdfast.domain.flows.messages import as_plain, from_plain
-from holdfast.domain.flows.shard_run import ShardEvent
+from holdfast.domain.flows.shard_run import SHARD_JOBS, ShardEvent
 from holdfast.ports.errors import NotFound, Permanent, PortError, Transient
 from holdfast.ports.flow_engine import CasePage, CaseQuery, CaseStart, CaseSummary
 
@@ -50,10 +50,12 @@ _SEARCHABLE = re.compile(r"[\w.@:+/ -]{1,255}")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a run of a workflow gives way to a new one, and after how long a silence it looks for itself."""
+    """When a run of a workflow gives way to a new one, after how long a silence it looks for itself, how many jobs it makes at once."""
 
     history: int = outside.HISTORY
     look: float = outside.FIRST_LOOK
+    batch: int = SHARD_JOBS
+    """Jobs that a shard has made by one activity: each costs six events."""
 
 
 class TemporalFlowEngine:
@@ -94,7 +96,7 @@ class TemporalFlowEngine:
             # As text: the order of tasks counts, and Temporal puts the names in a record in order.
             "flow": json.dumps(start.flow),
             "params": dict(start.params),
-            "limits": {"history": self.limits.history, "look": self.limits.look},
+            "limits": {"history": self.limits.history, "look": self.limits.look, "batch": self.limits.batch},
         }
         attributes = outside.attributes(
             outside.TENANT.value_set(start.tenant),

@@ -9,6 +9,7 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from holdfast.adapters.temporal.activities import Activities
+from holdfast.adapters.temporal.signs_of_life import SignsOfLife
 from holdfast.adapters.temporal.workflows.case import CaseWorkflow
 from holdfast.adapters.temporal.workflows.shard import ShardWorkflow
 from holdfast.ports.job_store import JobStore
@@ -32,7 +33,9 @@ def make_worker(client: Client, *, task_queue: str, store: JobStore, jobs: Submi
         workflows=WORKFLOWS,
         activities=Activities(client, store, jobs).all(),
         workflow_runner=runner(),
-        max_concurrent_activities=100,
+        interceptors=[SignsOfLife()],
+        # Most of them wait for their turn at the store, and those of a large flow must not keep the others out.
+        max_concurrent_activities=300,
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=timedelta(seconds=10),
     )

@@ -15,7 +15,7 @@ from holdfast.domain.flows.events import ShardEnded
 
 SHARD_JOBS = 5000
 BATCH_JOBS = 1000
-"""So many jobs are submitted in one command."""
+"""So many jobs are submitted in one command, unless whoever starts a shard says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +174,13 @@ def start_shard(
     open_: bool = False,
     wait: bool = True,
     holders: tuple[str, ...] = (),
+    batch: int = BATCH_JOBS,
 ) -> tuple[ShardRun, tuple[ShardCommand, ...]]:
     """A new shard and its first commands. It has finished when `ShardRun.finished`; that is not a command."""
-    return _submit(
-        ShardRun(first, count, skipped=skip & every(count), open=open_, wait=wait, holders=tuple(sorted(set(holders))))
+    shard = ShardRun(
+        first, count, skipped=skip & every(count), open=open_, wait=wait, holders=tuple(sorted(set(holders)))
     )
+    return _submit(shard, batch)
 
 
 def advance_shard(run: ShardRun, event: ShardEvent) -> tuple[ShardRun, tuple[ShardCommand, ...]]:
@@ -233,11 +235,11 @@ def _end(run: ShardRun, event: BatchEnded) -> ShardRun:
 MAX_REASON = 500
 
 
-def _submit(run: ShardRun) -> tuple[ShardRun, tuple[ShardCommand, ...]]:
+def _submit(run: ShardRun, most: int = BATCH_JOBS) -> tuple[ShardRun, tuple[ShardCommand, ...]]:
     commands: list[ShardCommand] = []
     done = run.submitted
     while done < run.count and not run.cancelled:
-        batch = min(BATCH_JOBS, run.count - done)
+        batch = min(most, run.count - done)
         skip = (run.skipped >> done) & every(batch)
         if skip != every(batch):
             commands.append(SubmitBatch(run.first + done, batch, skip, run.holders))

@@ -25,6 +25,8 @@ HISTORY = 4000
 FIRST_LOOK = 600
 """Seconds without news after which a case or shard looks itself how its jobs stand; twice as long each time after."""
 LAST_LOOK = 6 * 3600
+SILENT = timedelta(seconds=8)
+"""An activity that has given no sign of life for so long is given to another worker: its own was killed."""
 
 REFUSED = "Refused"
 """The type of an activity's error that no repeat can mend."""
@@ -52,7 +54,11 @@ async def do(activity: str, given: Plain, *, seconds: int = 120) -> Any:
     """Have an activity do something, however long it takes to get it done."""
     try:
         return await workflow.execute_activity(
-            activity, given, start_to_close_timeout=timedelta(seconds=seconds), retry_policy=_RETRY
+            activity,
+            given,
+            start_to_close_timeout=timedelta(seconds=seconds),
+            heartbeat_timeout=SILENT,
+            retry_policy=_RETRY,
         )
     except ActivityError as error:
         if isinstance(error.cause, ApplicationError) and error.cause.type == REFUSED:

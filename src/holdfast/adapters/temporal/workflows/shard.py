@@ -11,6 +11,7 @@ from holdfast.adapters.temporal.workflows import outside
 from holdfast.adapters.temporal.workflows.outside import Plain
 from holdfast.domain.flows.messages import as_plain, from_plain
 from holdfast.domain.flows.shard_run import (
+    BATCH_JOBS,
     BatchAccepted,
     BatchEnded,
     CancelBatch,
@@ -51,6 +52,7 @@ class ShardWorkflow:
                 open_=start.get("open", False),
                 wait=start.get("wait", True),
                 holders=tuple(start.get("holders", ())),
+                batch=given["limits"].get("batch", BATCH_JOBS),
             )
             self.outbox.extend(as_plain(command) for command in commands)
 
@@ -124,7 +126,7 @@ class ShardWorkflow:
             return
         batch |= {"skip": f"{command.skip:x}", "holders": list(command.holders), "of": self._waited_for()}
         try:
-            await outside.do("submit_jobs", batch)
+            await outside.do("submit_jobs", batch, seconds=600)
         except outside.Refused as error:
             bad = (1 << command.count) - 1 << (command.first - self.shard.first)
             self.inbox.append(BatchEnded(bad=bad, reason=str(error)))
