@@ -69,6 +69,10 @@ servers-down:
 chaos size="small" *args:
     uv run python -m tests.chaos {{ size }} {{ args }}
 
+# kill -9 of server, keeper, worker and Temporal at the named points of a case: `small`, or at every point.
+chaos-cases *args:
+    eval "$(scripts/servers env)" && uv run python -m tests.chaos.cases {{ args }}
+
 # Version-checked histories on real stores under kills, checked for linearizability.
 linearizability operations="100000" *args:
     uv run pytest -q -m slow tests/linearizability

@@ -9,7 +9,7 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from holdfast.adapters.temporal.activities import Activities
-from holdfast.adapters.temporal.signs_of_life import SignsOfLife
+from holdfast.adapters.temporal.signs_of_life import EVERY, SignsOfLife
 from holdfast.adapters.temporal.workflows.case import CaseWorkflow
 from holdfast.adapters.temporal.workflows.shard import ShardWorkflow
 from holdfast.ports.job_store import JobStore
@@ -36,6 +36,9 @@ def make_worker(client: Client, *, task_queue: str, store: JobStore, jobs: Submi
         interceptors=[SignsOfLife()],
         # Most of them wait for their turn at the store, and those of a large flow must not keep the others out.
         max_concurrent_activities=300,
+        max_heartbeat_throttle_interval=timedelta(
+            seconds=EVERY
+        ),  # else Temporal's client keeps them back until it is nearly too late
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=timedelta(seconds=10),
     )
