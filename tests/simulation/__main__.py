@@ -50,7 +50,8 @@ def _again(seed: int, protocol: Protocol) -> int:
     report = run_schedule(seed, protocol)
     for kind, count in sorted(report.tally.items()):
         print(f"{kind:32} {count:9}")
-    _tell(report)
+    if report.violations:
+        _tell(report)
     print(f"seed {seed}, {protocol}: {len(report.violations)} violations, {report.turns} turns, digest {report.digest}")
     return 1 if report.violations else 0
 
@@ -62,12 +63,19 @@ def _tell(report: Report) -> None:
 
 
 def _progress(total: int, began: float) -> Callable[[Campaign], None]:
+    """A line that changes on a terminal, a line for every twentieth elsewhere."""
+    terminal = sys.stderr.isatty()
+    due = total / 20
+
     def tell(campaign: Campaign) -> None:
-        if sys.stderr.isatty():
-            rate = campaign.schedules / (time.monotonic() - began)
-            print(
-                f"\r{campaign.schedules}/{total}  {rate:.0f}/s  {len(campaign.failed)} broken", end="", file=sys.stderr
-            )
+        nonlocal due
+        if not terminal:
+            if campaign.schedules < due:
+                return
+            due += total / 20
+        rate = campaign.schedules / (time.monotonic() - began)
+        line = f"{campaign.schedules}/{total}  {rate:.0f}/s  {len(campaign.failed)} broken"
+        print(f"\r{line}" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True)
 
     return tell
 

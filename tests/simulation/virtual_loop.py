@@ -20,7 +20,11 @@ ACTOR: contextvars.ContextVar[Actor] = contextvars.ContextVar("actor")
 
 
 class Stuck(Exception):
-    """Nobody has anything to do and no timer is set."""
+    """Nobody has anything to do and no timer is set, or everybody is busy and time stands still."""
+
+
+PATIENCE = 300_000
+"""Turns at one moment: whole schedules have fewer."""
 
 
 class Turn:
@@ -104,6 +108,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._active: list[Actor] = []
         self._closed = False
         self.turns = 0
+        self._moved = 0
+        """How many turns there had been when time moved last."""
         self.actors: list[Actor] = []
         self.world = Actor(self, "world")
 
@@ -204,6 +210,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         actor = active[place]
         if actor.queue and not actor.frozen:
             self.turns += 1
+            if self.turns - self._moved > PATIENCE:
+                raise Stuck(f"at {self._now} s: {actor.queue[0]}")
             turn = actor.queue.popleft()
             turn.run()
         if not actor.queue or actor.frozen:
@@ -217,7 +225,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if not timers:
             raise Stuck
         when = timers[0][0]
-        self._now = max(self._now, when)
+        if when > self._now:
+            self._now, self._moved = when, self.turns
         while timers and timers[0][0] <= when:
             turn = heappop(timers)[2]
             actor = turn.actor

@@ -111,14 +111,14 @@ class KeepBeats:
         await asyncio.gather(self._write_loop(), self._look_loop())
 
     async def _write_loop(self) -> None:
-        last_own = -1e9
+        due = self.clock.monotonic()
         while True:
             now = self.clock.monotonic()
-            if now - last_own >= self.settings.own:
-                last_own = now
+            if now >= due:
+                due = now + self.settings.own
                 self._buckets[0].dirty = True
             await self._write_dirty()
-            pause = max(0.0, last_own + self.settings.own - self.clock.monotonic())
+            pause = max(0.0, due - self.clock.monotonic())
             try:
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
