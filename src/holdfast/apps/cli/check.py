@@ -26,7 +26,7 @@ def check(
 
     holdfast check align.yaml
     """
-    found = [(str(file), _read(file)) for file in files]
+    found = [(str(file), read_flow(file)) for file in files]
     if session.out.as_json:
         session.out.document({"flows": [_shown(name, read) for name, read in found]})
     else:
@@ -35,7 +35,7 @@ def check(
     return ExitCode.OK if all(read.flow is not None for _, read in found) else ExitCode.FAILED
 
 
-def _read(file: Path) -> FlowText:
+def read_flow(file: Path) -> FlowText:
     from holdfast.formats.yaml_flow import read_flow_text
     from holdfast.formats.yaml_text import MAX_BYTES
 
@@ -65,6 +65,10 @@ def _tell(session: Session, name: str, read: FlowText) -> None:
             f"{neutral.line(name)}: {good}: {neutral.line(read.flow.name)}, {tasks}, version {read.version[:12]}"
         )
         return
+    tell_problems(session, name, read)
+
+
+def tell_problems(session: Session, name: str, read: FlowText) -> None:
     for problem in read.problems:
         session.out.data(f"{neutral.line(name)}:{neutral.line(str(problem))}")
     errors = f"{len(read.problems)} error{'' if len(read.problems) == 1 else 's'}"
