@@ -183,6 +183,8 @@ class FakeApi:
             case ("GET", ["pilots"]):
                 wanted = asked.query.get("state")
                 return 200, {"pilots": [one for one in self.pilots if not wanted or one["state"] in wanted]}
+            case ("POST", ["logins"]):
+                return 201, {"url": f"{self.url}/login?once=abc", "expires": "2026-05-01T10:10:00.000Z"}
             case ("GET", ["alerts"]):
                 return 200, {"alerts": self.alerts}
             case ("GET", ["status"]):

@@ -75,11 +75,24 @@ def test_parameters_from_a_file_and_their_errors(holdfast: Shell, api: FakeApi, 
     assert len(api.cases.started) == 1
 
 
+def test_a_flow_that_the_server_has_is_run_by_its_name_or_version(holdfast: Shell, api: FakeApi) -> None:
+    api.cases.put(completed())
+    for name in ("until_converged", "a" * 64):
+        assert holdfast("run", name).code == 0
+        assert api.cases.started[-1].body["flow"] == name
+    assert api.cases.flows == {}
+    assert holdfast("run", "no/such.yaml").code == 2
+    assert holdfast("run", "nothing.yaml").code == 2
+
+
 def test_a_flow_with_errors_is_not_sent(holdfast: Shell, api: FakeApi, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("holdfast: 1\nname: x\ntasks:\n  a: {after: [b], run: 'true'}\n")
     ended = holdfast("run", "bad.yaml")
-    assert ended.code == 2
-    assert "bad.yaml:4:" in ended.out
+    assert (ended.code, ended.out) == (2, "")
+    assert "bad.yaml:4:" in ended.err
+    told = json.loads(holdfast("run", "bad.yaml", "--json").err)["error"]
+    assert (told["exit_code"], told["errors"][0]["line"]) == (2, 4)
+    assert holdfast("graph", "bad.yaml").code == 2
     assert api.requests == []
 
 

@@ -206,6 +206,10 @@ class HoldfastClient:
     def status(self) -> Json:
         return self.send(calls.status())
 
+    def login_link(self) -> Json:
+        """A link that logs a browser in once, to look."""
+        return self.send(calls.login_link())
+
     def store_flow(self, text: str) -> StoredFlow:
         return self.send(case_calls.store_flow(text))
 

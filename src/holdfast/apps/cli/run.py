@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.case_view import follow
-from holdfast.apps.cli.check import read_flow, tell_problems
+from holdfast.apps.cli.check import read_flow, refuse_flow
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 from holdfast.apps.cli.squeue import cause
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 CASE = typer.Argument(metavar="CASE", help="A case's id, or its first 4 or more characters.")
 SHOWN = 5
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}|[0-9a-f]{64}")
+"""Of a Python flow; or the version of a flow that is stored."""
 Timeout = Annotated[
     float | None, typer.Option(parser=seconds, metavar="TIME", help="Exit code 7 after so long; the case goes on.")
 ]
@@ -28,7 +31,13 @@ Timeout = Annotated[
 
 def run(
     session: Session,
-    flow: Annotated[Path, typer.Argument(metavar="FLOW", help="A flow in YAML or JSON; - reads it from stdin.")],
+    flow: Annotated[
+        str,
+        typer.Argument(
+            metavar="FLOW",
+            help="A flow's file in YAML or JSON, - for stdin; or the name of a Python flow that the server has.",
+        ),
+    ],
     param: Annotated[
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter: JSON, or else text; repeatable."),
@@ -49,16 +58,19 @@ def run(
     holdfast run nightly.yaml --param day=2026-05-01
     """
     given = _params(params, param or [])
-    name = str(flow)
-    read = read_flow(flow)
-    if read.flow is None:
-        tell_problems(session, name, read)
-        return ExitCode.USAGE
-    stored = session.client.store_flow(read.text)
-    started = session.client.start_case(stored["version"], given, key=key)
+    if flow == "-" or Path(flow).is_file():
+        read = read_flow(Path(flow))
+        if read.flow is None:
+            return refuse_flow(session, flow, read)
+        version = session.client.store_flow(read.text)["version"]
+    elif NAME.fullmatch(flow):
+        version = flow
+    else:
+        raise typer.BadParameter(f"there is no file {flow}")
+    started = session.client.start_case(version, given, key=key)
     if detach:
         if session.out.as_json:
-            session.out.document({"id": started["id"], "created": started["created"], "flow": stored["version"]})
+            session.out.document({"id": started["id"], "created": started["created"], "flow": version})
         else:
             session.out.data(started["id"])
         return ExitCode.OK
