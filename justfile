@@ -98,7 +98,7 @@ flow-schema:
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
-# Measure: claim_efficiency, contention, scale (depth, servers, both), opensearch_adapter, sql_adapter.
+# Measure: claim_efficiency, contention, scale (depth, servers, both), flow_scale, durable, start_latency, executor, opensearch_adapter, sql_adapter.
 bench name *args:
     eval "$(scripts/servers env)" && uv run python -m bench.{{ name }} {{ args }}
 
@@ -107,10 +107,14 @@ bench-smoke:
     BENCH_SMOKE=1 just bench claim_efficiency --rounds 1 --jobs 3000 --singles 200
     BENCH_SMOKE=1 just bench contention --rounds 1 --jobs 1500
     BENCH_SMOKE=1 just bench scale both --few 2000 --many 6000 --queued 3000 --jobs 1000 --rounds 1 --servers 2
+    BENCH_SMOKE=1 just bench flow_scale --shared --jobs 1000 --no-kill
+    BENCH_SMOKE=1 just bench durable --shared --jobs 600 --bare 10 --rounds 1
+    BENCH_SMOKE=1 just bench start_latency --shared --rounds 2
+    BENCH_SMOKE=1 just bench executor --calls 200 --rounds 1
 
 # A new user's first ten minutes: the README's commands in a clean environment.
 quickstart:
-    eval "$(scripts/servers env)" && uv run python -m tests.walks.first_ten_minutes
+    uv run python -m tests.walks.first_ten_minutes
 
 # Build the pages into docs/_build/html; a warning is an error.
 docs:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
-import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,9 +24,11 @@ from typing import Any
 from tests.server.processes import processes
 from tests.server.running import Domain
 
+from bench.harness import keep, leave, paired
 from holdfast.client import Executor, HoldfastClient
 
 WORKERS = 2
+GOAL = 3.0
 Mapped = Callable[[int], None]
 
 
@@ -96,7 +98,19 @@ async def main() -> None:
         running.pilot("bench", server, slots=WORKERS)
         token = domain.token("submitter", tenant="bench")
         rates = await asyncio.to_thread(_measure, asked, server.url, token)
-    print(json.dumps({name: round(statistics.median(each)) for name, each in rates.items()} | {"raw": rates}))
+    report(rates)
+
+
+def report(rates: dict[str, list[float]]) -> None:
+    middle = {name: round(statistics.median(each)) for name, each in rates.items()}
+    ratios = {name: paired(rates["holdfast"], each) for name, each in rates.items() if name != "holdfast"}
+    path = keep("executor", [], {"rates": rates, **{f"holdfast over {name}": one for name, one in ratios.items()}})
+    print(f"raw runs in {path}", file=sys.stderr)
+    reached = all(ratio.low >= GOAL for ratio in ratios.values())
+    said = "".join(f"; {ratio} × {name}, {middle[name]}" for name, ratio in ratios.items())
+    goal = f" (goal ≥ {GOAL:g}): {'reached' if reached else 'not reached'}" if ratios else ""
+    print(f"executor: {middle['holdfast']} calls/s{said}{goal}")
+    leave(reached=reached)
 
 
 def _measure(asked: argparse.Namespace, server: str, token: str) -> dict[str, list[float]]:

@@ -122,10 +122,14 @@ class WholeSite:
     """The process of each server that is ours alone: PostgreSQL, Temporal."""
     places: list[Place] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)
+    _tokens: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     def token(self, *roles: str) -> str:
-        settings = Settings(state=self.folder)
-        return make_token(settings, subject="bench", tenant=TENANT, roles=list(roles), seconds=86_400)
+        if roles not in self._tokens:
+            settings = Settings(state=self.folder)
+            made = make_token(settings, subject="bench", tenant=TENANT, roles=list(roles), seconds=86_400)
+            self._tokens[roles] = made
+        return self._tokens[roles]
 
     async def start(self, *, servers: int = 1, workers: int = 1, keepers: int = 1, **settings: object) -> None:
         known = {"store": self.store, "state": self.folder, "temporal": self.temporal} | settings
@@ -206,6 +210,12 @@ class WholeSite:
         return {place.name: place.peak for place in self.places}
 
 
+def _current() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
 def _new_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     folder.chmod(0o755)  # the servers run as another user
@@ -237,6 +247,8 @@ async def new_namespace(address: str) -> str:
 @asynccontextmanager
 async def whole_site(*, own: bool, store: str = "postgres", memory: bool = False) -> AsyncIterator[WholeSite]:
     """A site with nothing running on it yet. Its own PostgreSQL and Temporal, or a database and a namespace of those in the environment."""
+    # Asked to end, it cleans up as after an error: nothing that it started outlives it.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _current().cancel)
     folder = _new_folder()
     servers: dict[str, int] = {}
     database = ""

@@ -1,0 +1,83 @@
+"""Benchmark 1: durable no-op jobs a second through a case, beside one bare Temporal activity a job, in turn on the same Temporal.
+
+    just bench durable --rounds 7
+
+A Holdfast job is submitted by its case, claimed and ended by a simulated pilot over HTTP, and the round is over when the case has ended: every step is on
+disk before it is answered (PostgreSQL with fsync; Temporal's development server on a SQLite file, for both arms). One worker process each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+
+import uvloop
+
+from bench.bare_temporal import bare_temporal
+from bench.flow_scale import FLOW, case_ended
+from bench.harness import Run, keep, leave, measure, paired, rates
+from bench.simulated_pilots import PilotProcess
+from bench.whole_site import WholeSite, whole_site
+
+GOAL = 30.0
+
+
+async def run(site: WholeSite, given: argparse.Namespace) -> list[Run]:
+    runs: list[Run] = []
+
+    async def through_case() -> int:
+        case = await site.start_case(FLOW.format(jobs=given.jobs))
+        await case_ended(site, case)
+        return int(given.jobs)
+
+    crowd = PilotProcess(site.urls, site.token("enrol"), given.pilots)
+    try:
+        async with bare_temporal(site.temporal, site.namespace) as bare:
+
+            async def activities() -> int:
+                await bare.run(given.bare)
+                return int(given.bare)
+
+            await bare.run(min(given.bare, 50))
+            await case_ended(site, await site.start_case(FLOW.format(jobs=1000)))
+            for number in range(given.rounds):
+                arms = [("bare", activities), ("holdfast", through_case)]
+                for name, work in arms if number % 2 == 0 else arms[::-1]:
+                    runs.append(await measure(name, work, site.servers))
+                    await asyncio.sleep(1.0)
+    finally:
+        crowd.stop()
+    return runs
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=20_000, help="of a Holdfast round")
+    parser.add_argument(
+        "--bare", type=int, default=300, help="activities of a bare round, side by side in one workflow"
+    )
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--pilots", type=int, default=24)
+    parser.add_argument(
+        "--shared", action="store_true", help="PostgreSQL and Temporal of the environment, not own ones"
+    )
+    given = parser.parse_args()
+    async with whole_site(own=not given.shared) as site:
+        await site.start(relay_every=0.2)
+        runs = await run(site, given)
+    ratio = paired(rates(runs, "holdfast"), rates(runs, "bare"))
+    path = keep("durable", runs, {"holdfast over bare": ratio})
+    print(f"raw runs in {path}", file=sys.stderr)
+    middle = {arm: statistics.median(rates(runs, arm)) for arm in ("holdfast", "bare")}
+    reached = ratio.low >= GOAL
+    print(
+        f"durable: {middle['holdfast']:.0f} jobs/s beside {middle['bare']:.0f} bare activities/s: {ratio} × "
+        f"(goal ≥ {GOAL:g}): {'reached' if reached else 'not reached'}"
+    )
+    leave(reached=reached)
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
