@@ -114,7 +114,7 @@ bench-smoke:
 
 # A new user's first ten minutes: the README's commands in a clean environment.
 quickstart:
-    uv run python -m tests.walks.first_ten_minutes
+    eval "$(scripts/servers env)" && uv run python -m tests.walks.first_ten_minutes
 
 # Build the pages into docs/_build/html; a warning is an error.
 docs:

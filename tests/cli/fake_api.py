@@ -69,6 +69,60 @@ class Trouble:
     """The request is carried out and the connection closed without a word."""
 
 
+def item_json(name: str, state: str = "waiting", **changes: Any) -> dict[str, Any]:
+    item: dict[str, Any] = {
+        "id": name, "task": name.rpartition("/")[2], "state": state, "round": 0 if state == "waiting" else 1, "count": 0, "well": 0,
+        "bad": 0, "exit_code": None, "reason": "", "holders": [], "began": None, "finished": None,
+    }  # fmt: skip
+    return item | changes
+
+
+def case_json(number: int = 1, *items: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    case: dict[str, Any] = {
+        "id": f"{number:08x}-0000-5000-8000-000000000000", "owner": "alice", "name": "nightly", "version": "f" * 64, "state": "running",
+        "started": "2026-05-01T10:00:00.000Z", "ended": None, "params": {}, "phase": "running", "outcome": None, "reason": "", "outputs": {},
+        "holders": [], "items": list(items), "compensations": 0,
+    }  # fmt: skip
+    return case | changes
+
+
+@dataclass
+class FakeCases:
+    """Flows and cases. A case is what the next of its states says; the last one stays."""
+
+    flows: dict[str, str] = field(default_factory=dict)
+    states: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    started: list[Request] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def put(self, *states: dict[str, Any]) -> str:
+        """A case that goes through these states; the next that is started is this one."""
+        case: str = states[0]["id"]
+        self.states[case] = list(states)
+        return case
+
+    def answer(self, asked: Request, kind: str, rest: list[str]) -> tuple[int, Any]:
+        match (asked.method, kind, rest):
+            case ("POST", "flows", []):
+                self.flows["f" * 64] = asked.body["text"]
+                return 201, {"version": "f" * 64, "name": "nightly"}
+            case ("GET", "flows", [version]) if version in self.flows:
+                return 200, {"version": version, "name": "nightly", "text": self.flows[version], "holders": []}
+            case ("POST", "cases", []):
+                self.started.append(asked)
+                return 201, {"id": next(iter(self.states)), "created": len(self.started) == 1}
+            case ("GET", "cases", []):
+                found = [states[0] for states in self.states.values()]
+                wanted = asked.query.get("state", [])
+                return 200, {"cases": [one for one in found if not wanted or one["state"] in wanted], "cursor": None}
+            case ("GET", "cases", [case]) if case in self.states:
+                states = self.states[case]
+                return 200, states.pop(0) if len(states) > 1 else states[0]
+            case ("GET", "cases", [case, "history"]) if case in self.states:
+                return 200, {"history": self.history, "cursor": None}
+        return 404, f"there is no {asked.path}"
+
+
 @dataclass
 class FakeApi:
     """The fake. Tests put jobs in, troubles in, and look at the requests."""
@@ -84,6 +138,7 @@ class FakeApi:
     troubles: list[Trouble] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     keys: dict[str, tuple[Any, list[str]]] = field(default_factory=dict)
+    cases: FakeCases = field(default_factory=FakeCases)
     refuse: str = ""
     """The reason with which every steering is refused."""
     read: threading.Event = field(default_factory=threading.Event)
@@ -128,6 +183,8 @@ class FakeApi:
             case ("GET", ["pilots"]):
                 wanted = asked.query.get("state")
                 return 200, {"pilots": [one for one in self.pilots if not wanted or one["state"] in wanted]}
+            case ("POST", ["logins"]):
+                return 201, {"url": f"{self.url}/login?once=abc", "expires": "2026-05-01T10:10:00.000Z"}
             case ("GET", ["alerts"]):
                 return 200, {"alerts": self.alerts}
             case ("GET", ["status"]):
@@ -135,6 +192,8 @@ class FakeApi:
                 servers = [{"name": "s-1", "url": self.url, "slots": 1024}]
                 return 200, {"version": "0.1.0", "you": you, "server": "s-1", "servers": servers, "store": "sqlite", "lease": 600,
                              "requests_waiting": 1, "channels": 2, "jobs": self._count({"by": ["state"]})}  # fmt: skip
+            case (_, ["flows" | "cases" as kind, *rest]):
+                return self.cases.answer(asked, kind, rest)
             case (_, ["jobs", name, *rest]) if name in self.jobs:
                 return self._one(asked, self.jobs[name], rest)
         return 404, f"there is no {asked.path}"
@@ -190,8 +249,8 @@ class FakeApi:
         return 201, {"jobs": [{"id": name, "created": True} for name in names]}
 
     def _found(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
-        fields = ("id", "state", "owner", "name", "team", "specification", "resource_class")
-        found = [job for job in self.jobs.values() if all(job[one] in query[one] for one in fields if one in query)]
+        fields = ("id", "state", "owner", "name", "team", "specification", "resource_class", "case")
+        found = [job for job in self.jobs.values() if all(job.get(one) in query[one] for one in fields if one in query)]
         if "held" in query:
             found = [job for job in found if job["held"] == (query["held"] == ["true"])]
         return found
@@ -205,7 +264,7 @@ class FakeApi:
     def _count(self, query: dict[str, list[str]]) -> dict[str, int]:
         counts: dict[str, int] = {}
         for job in self._found(query):
-            value = str(job[query["by"][0]])
+            value = str(job.get(query["by"][0]))
             counts[value] = counts.get(value, 0) + 1
         return counts
 

@@ -31,6 +31,7 @@ class People:
         self.submitting = 0
         self.jobs: list[str] = []
         self.kept_on_hold: set[str] = set()
+        self.interfering: list[asyncio.Task[None]] = []
 
     async def _call(self, handler: Handler) -> Any:
         server = self.world.servers[self.rng.randrange(len(self.world.servers))]
@@ -78,7 +79,7 @@ class People:
 
     def interfere(self) -> None:
         if self.jobs:
-            self.actor.spawn(self._interfere(self.rng.choice(self.jobs)))
+            self.interfering.append(self.actor.spawn(self._interfere(self.rng.choice(self.jobs))))
 
     async def _interfere(self, job: str) -> None:
         what = self.rng.choice(("cancel", "hold", "hold", "release", "release", "force", "retry"))
@@ -115,7 +116,8 @@ class People:
             return
 
     async def let_all_go(self) -> None:
-        """In quiet time nothing stays on hold but what was meant to."""
+        """In quiet time nobody interferes any more, and nothing stays on hold but what was meant to."""
+        await asyncio.gather(*self.interfering)
         for job in self.jobs:
             if job not in self.kept_on_hold:
                 await self._let_go(job)

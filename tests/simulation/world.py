@@ -204,10 +204,10 @@ class World:
             await asyncio.sleep(1.0)
             return
         since = self.loop.time()
-        self.people.actor.spawn(self.people.let_all_go())
+        letting_go = self.people.actor.spawn(self.people.let_all_go())
         while self.loop.time() - since < PATIENT:
             await asyncio.sleep(2.0)
-            if not self.people.submitting and not self.auditor.unsettled():
+            if letting_go.done() and not self.people.submitting and not self.auditor.unsettled():
                 break
         for _ in range(10):
             self.people.consume()

@@ -1,7 +1,8 @@
 """A new user's first ten minutes: the commands of the README, as they stand there, in a clean environment.
 
 The wheel is built and installed into a new virtual environment, `holdfast dev` is started, and every other command is typed
-into one shell, one after another. Only the name of the package is replaced by the wheel's.
+into one shell, one after another. Only the name of the package is replaced by the wheel's, and Temporal is the program that `scripts/servers` has
+installed, if it has; otherwise it is fetched.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ def commands() -> list[str]:
     typed = [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
     assert typed[:2] == ["pip install holdfast", "holdfast dev"], typed
     return typed
+
+
+def files() -> dict[str, str]:
+    """What the README tells a new user to save."""
+    blocks = re.findall(r"```yaml\n(# (\S+)\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return {name: text for text, name in blocks}
 
 
 def say(text: str) -> None:
@@ -63,7 +70,7 @@ def start_dev(programs: Path, environment: dict[str, str], log: Path) -> subproc
     raise AssertionError(f"holdfast dev did not start: {log.read_text()}")
 
 
-def type_in(typed: list[str], environment: dict[str, str]) -> str:
+def type_in(typed: list[str], environment: dict[str, str], folder: Path) -> str:
     """Type the commands into one shell and read what it shows."""
     lines = []
     for command in typed:
@@ -73,6 +80,7 @@ def type_in(typed: list[str], environment: dict[str, str]) -> str:
         ["bash", "-u"],
         input="\n".join(lines),
         env=environment,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=300,
@@ -89,6 +97,11 @@ def judge(shown: str) -> None:
     for words in ("submitted the job", "claimed it for attempt 1", "Attempt 1 ended badly", "No such file or directory",
                   "It will be tried again", "failed for good", "2 of 2 attempts used"):  # fmt: skip
         assert words in story, f"the story lacks: {words}"
+    ran = shown[shown.index("$ holdfast run") :]
+    assert re.search(r"^[0-9a-f-]{36} completed\ngreeted: 3$", ran, re.MULTILINE), (
+        "the flow did not come to its outputs"
+    )
+    assert "greet" in ran[ran.index("$ holdfast cases") :]
 
 
 def main() -> None:
@@ -106,10 +119,14 @@ def main() -> None:
             "XDG_CONFIG_HOME": f"{name}/config",
             "LANG": "C.UTF-8",
         }
+        if program := os.environ.get("HOLDFAST_TEST_TEMPORAL_PROGRAM"):
+            environment["HOLDFAST_TEMPORAL_PROGRAM"] = program
+        for file, text in files().items():
+            (folder / file).write_text(text)
         say(f"$ {dev_line}")
         dev = start_dev(programs, environment, folder / "dev.log")
         try:
-            judge(type_in(typed, environment))
+            judge(type_in(typed, environment, folder))
         finally:
             dev.send_signal(signal.SIGINT)
             assert dev.wait(30) == 0, (folder / "dev.log").read_text()

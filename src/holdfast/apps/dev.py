@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from holdfast.adapters.temporal.dev_server import HOW_TO_GET_TEMPORAL, DevServer, fetch_program, find_program
+from holdfast.adapters.temporal.dev_server import HOW_TO_GET_TEMPORAL, DevServer, fetch_program, find_program, tied
 from holdfast.apps.server.app import HttpServer, listening, make_app, server_config
 from holdfast.apps.settings import Settings
 from holdfast.apps.tokens import make_token, write_private
@@ -62,7 +62,9 @@ async def _run_parts(
     missing = temporal if isinstance(temporal, str) else await _ready(temporal)
     keeper = asyncio.create_task(run_loops(loops))
     try:
-        _welcome(settings, slots, missing)
+        user = re.sub(r"[^A-Za-z0-9._@+-]", "-", getpass.getuser())[:64] or "me"
+        invited = await services.sessions.invite(subject=user, tenant="default")
+        _welcome(settings, slots, user, f"{settings.public_url}/login?once={invited.once}", missing)
         await until_told()
     finally:
         await _stop_pilot(pilot)
@@ -152,22 +154,22 @@ async def _start_pilot(settings: Settings, slots: int, *, verbose: bool) -> asyn
     if verbose:
         arguments.append("-v")
     log = None if verbose else (settings.state / "pilot.log").open("ab")
-    # Its own process group: Ctrl-C in the terminal reaches the pilot through us, as an orderly stop.
-    return await asyncio.create_subprocess_exec(*arguments, stderr=log, start_new_session=True)
+    # Its own process group: Ctrl-C in the terminal reaches the pilot through us, as an orderly stop. If we are killed, it ends what it runs and goes.
+    return await asyncio.create_subprocess_exec(*tied(arguments), stderr=log, start_new_session=True)
 
 
 def _say(text: str) -> None:
     Console(stderr=True, highlight=False, markup=False).print(text, soft_wrap=True)
 
 
-def _welcome(settings: Settings, slots: int, missing: str) -> None:
-    user = re.sub(r"[^A-Za-z0-9._@+-]", "-", getpass.getuser()) or "me"
+def _welcome(settings: Settings, slots: int, user: str, link: str, missing: str) -> None:
     token = make_token(settings, subject=user, tenant="default", roles=["administrator"], seconds=30 * DAY)
     where = places(os.environ)
     write_private(where.dev_token, token)
     write_private(where.dev, f'server = "{settings.public_url}"')
     say = partial(Console(stderr=True, highlight=False).print, soft_wrap=True)
     say(f"[bold]Holdfast[/bold] runs at {settings.public_url}, with {slots} places for jobs.")
+    say(f"To look at it in a browser, once and within ten minutes (later: holdfast link):\n  {link}")
     say(f"Your token is in {where.dev_token} (the command finds it there). Everything is kept in {settings.state}.")
     with suppress(BadSettings):
         server = find_server(None, os.environ, Path.cwd(), where)
@@ -176,6 +178,7 @@ def _welcome(settings: Settings, slots: int, missing: str) -> None:
     say("In another terminal:")
     say("  holdfast submit --name hello -- echo 'hello, world'")
     say("  holdfast queue")
+    say("  holdfast run FLOW.yaml")
     if missing:
         _say(missing)
     say("Ctrl-C stops it; nothing is lost.")

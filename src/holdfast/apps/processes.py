@@ -127,6 +127,17 @@ def dev(
     _run(run_dev(load(state=folder, port=port), slots=slots, verbose=verbose))
 
 
+@app.command(rich_help_panel="Look at the installation")
+def doctor(
+    folder: Annotated[Path | None, typer.Option("--state", help="Where everything is kept.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+) -> None:
+    """Say what is missing on this machine and how to get it; exit code 1 if something is."""
+    from holdfast.apps.doctor import run_doctor
+
+    raise typer.Exit(run_doctor(folder, as_json=as_json))
+
+
 def _run(work: Coroutine[Any, Any, None]) -> None:
     import asyncio
 

@@ -35,6 +35,7 @@ from holdfast.services.hold_channels import HoldChannels
 from holdfast.services.keep_beats import KeepBeats
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
+from holdfast.services.open_sessions import OpenSessions
 from holdfast.services.read_outputs import ReadOutputs
 from holdfast.services.relay_ends import RelayEnds
 from holdfast.services.release_claims import ReleaseClaims
@@ -176,6 +177,7 @@ class ServerParts:
         )
         self.outputs = ReadOutputs(writer)
         self.gates = KeepGates(parts.slips)
+        self.sessions = OpenSessions(parts.slips, clock, parts.ids, parts.identity)
         self.claims.windows.gated = self.gates.gated
         writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
 

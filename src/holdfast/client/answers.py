@@ -173,3 +173,88 @@ class Page(NamedTuple):
 
     jobs: list[Job]
     cursor: str | None
+
+
+class StoredFlow(TypedDict):
+    """A flow that stands in the store."""
+
+    version: str
+    name: str
+
+
+class StartedCase(TypedDict):
+    """A case that runs; not created: an earlier request with the same key had started it."""
+
+    id: str
+    created: bool
+
+
+class Case(TypedDict):
+    """A case in a list."""
+
+    id: str
+    owner: str
+    name: str
+    version: str
+    state: str
+    started: str
+    ended: str | None
+
+
+class ItemJson(TypedDict):
+    """A task's instance in a case."""
+
+    id: str
+    task: str
+    state: str
+    round: int
+    count: int
+    well: int
+    bad: int
+    exit_code: int | None
+    reason: str
+    holders: list[str]
+    began: NotRequired[str | None]
+    finished: NotRequired[str | None]
+    after: NotRequired[list[str]]
+    """Of a Python flow: the items it came after."""
+
+
+class CaseWhole(Case):
+    """A case with its items."""
+
+    params: dict[str, object]
+    phase: str
+    outcome: str | None
+    reason: str
+    outputs: dict[str, object]
+    holders: list[str]
+    items: list[ItemJson]
+    compensations: int
+
+
+CASE_WELL = frozenset({"completed", "forced_complete"})
+"""States of ended cases that count as done."""
+
+
+class Happening(TypedDict):
+    """One line of a case's history."""
+
+    at: str
+    kind: str
+    item: str
+    words: str
+
+
+class CasePage(NamedTuple):
+    """Some of the cases found, the newest first, and where to go on; no cursor: this was the last."""
+
+    cases: list[Case]
+    cursor: str | None
+
+
+class HistoryPage(NamedTuple):
+    """Some of what happened, the oldest first, and where to go on; no cursor: this was the last."""
+
+    history: list[Happening]
+    cursor: str | None

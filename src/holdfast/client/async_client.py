@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
 import httpx
 
-from holdfast.client import calls
-from holdfast.client.answers import Accepted, Job, NewJob, Page, SpecificationJson, Story
+from holdfast.client import calls, case_calls
+from holdfast.client.answers import (
+    Accepted,
+    CaseWhole,
+    Job,
+    NewJob,
+    Page,
+    SpecificationJson,
+    StartedCase,
+    StoredFlow,
+    Story,
+)
 from holdfast.client.calls import Call, Filters, Json
 from holdfast.client.connection import Servers, new_client_options
 from holdfast.client.errors import ApiError, Unavailable
@@ -126,6 +136,20 @@ class AsyncHoldfastClient:
 
     async def status(self) -> Json:
         return await self.send(calls.status())
+
+    async def store_flow(self, text: str) -> StoredFlow:
+        return await self.send(case_calls.store_flow(text))
+
+    async def start_case(
+        self, flow: str, params: Mapping[str, object] | None = None, *, key: str | None = None
+    ) -> StartedCase:
+        return await self.send(case_calls.start_case(flow, params, key=key))
+
+    async def case(self, name: str) -> CaseWhole:
+        return await self.send(case_calls.case(name))
+
+    async def verb(self, case: str, kind: str, *, item: str = "", key: str | None = None, **more: object) -> Json:
+        return await self.send(case_calls.verb(case, kind, item=item, key=key, **more))
 
     @asynccontextmanager
     async def stream(

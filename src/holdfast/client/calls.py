@@ -206,6 +206,11 @@ def status() -> Call[Json]:
     return Call("GET", "/v1/status", document)
 
 
+def login_link() -> Call[Json]:
+    """A link that logs a browser in once, to look."""
+    return Call("POST", "/v1/logins", document)
+
+
 def follow_log(name: str, *, attempt: int | None = None) -> Call[None]:
     """A stream of `log` events, ended by an `end` event."""
     query = [("follow", "true")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -12,8 +12,20 @@ from typing import Self, TypeVar
 
 import httpx
 
-from holdfast.client import calls
-from holdfast.client.answers import Accepted, Job, NewJob, Page, SpecificationJson, Story
+from holdfast.client import calls, case_calls
+from holdfast.client.answers import (
+    Accepted,
+    CasePage,
+    CaseWhole,
+    HistoryPage,
+    Job,
+    NewJob,
+    Page,
+    SpecificationJson,
+    StartedCase,
+    StoredFlow,
+    Story,
+)
 from holdfast.client.calls import Call, Filters, Json
 from holdfast.client.connection import HangUp, Servers, new_client_options
 from holdfast.client.errors import ApiError, Unavailable
@@ -193,6 +205,37 @@ class HoldfastClient:
 
     def status(self) -> Json:
         return self.send(calls.status())
+
+    def login_link(self) -> Json:
+        """A link that logs a browser in once, to look."""
+        return self.send(calls.login_link())
+
+    def store_flow(self, text: str) -> StoredFlow:
+        return self.send(case_calls.store_flow(text))
+
+    def flow(self, version: str) -> Json:
+        return self.send(case_calls.flow(version))
+
+    def start_case(
+        self, flow: str, params: Mapping[str, object] | None = None, *, key: str | None = None
+    ) -> StartedCase:
+        """Start a case of a stored flow; the same key again gives the same case."""
+        return self.send(case_calls.start_case(flow, params, key=key))
+
+    def case(self, name: str) -> CaseWhole:
+        return self.send(case_calls.case(name))
+
+    def find_cases(
+        self, filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
+    ) -> CasePage:
+        return self.send(case_calls.find_cases(filters, limit=limit, cursor=cursor))
+
+    def history(self, case: str, *, limit: int | None = None, cursor: str | None = None) -> HistoryPage:
+        return self.send(case_calls.history(case, limit=limit, cursor=cursor))
+
+    def verb(self, case: str, kind: str, *, item: str = "", key: str | None = None, **more: object) -> Json:
+        """Steer a case or one of its items; see the HTTP interface."""
+        return self.send(case_calls.verb(case, kind, item=item, key=key, **more))
 
     @contextmanager
     def stream(

@@ -1,4 +1,4 @@
-"""Jobs named by the beginning of their id.
+"""Jobs and cases named by the beginning of their id.
 
 The interface has no search by the beginning of an id. So the newest jobs are looked through, as far as is cheap. If that
 were all jobs there are, the answer is certain. If there are more, a short beginning proves nothing: at least eight
@@ -52,15 +52,32 @@ def resolve(client: HoldfastClient, names: Sequence[str]) -> list[str]:
     return [name.lower() if name not in asked else _only(name, found[name], seen=seen, more=more) for name in names]
 
 
-def _only(name: str, fits: set[str], *, seen: int, more: bool) -> str:
+def _only(name: str, fits: set[str], *, seen: int, more: bool, what: str = "job") -> str:
     if len(fits) > 1:
         some = ", ".join(sorted(fits)[:3]) + (", …" if len(fits) > 3 else "")
-        raise Ambiguous(f"{name!r} fits {len(fits)} jobs ({some}); give more characters")
+        raise Ambiguous(f"{name!r} fits {len(fits)} {what}s ({some}); give more characters")
     if not fits:
-        among = f"among the {seen:,} newest jobs; give the whole id" if more else "in this tenant"
-        raise NotFound(f"no job's id begins with {name!r} {among}", status=404)
+        among = f"among the {seen:,} newest {what}s; give the whole id" if more else "in this tenant"
+        raise NotFound(f"no {what}'s id begins with {name!r} {among}", status=404)
     if more and len(name) < SURE:
         raise Ambiguous(
-            f"{name!r} fits one of the {seen:,} newest jobs, but there are more; give at least {SURE} characters"
+            f"{name!r} fits one of the {seen:,} newest {what}s, but there are more; give at least {SURE} characters"
         )
     return next(iter(fits))
+
+
+def resolve_case(client: HoldfastClient, name: str) -> str:
+    """The id of the case that a name stands for; the newest cases are looked through, as with jobs."""
+    if is_whole(name):
+        return name.lower()
+    if len(name) < SHORTEST or not _BEGINNING.fullmatch(name):
+        raise Ambiguous(f"{name!r} is not a case's id; give the id, or at least its first {SHORTEST} characters")
+    fits: set[str] = set()
+    seen, cursor = 0, None
+    while True:
+        page = client.find_cases(limit=1000, cursor=cursor)
+        seen += len(page.cases)
+        fits |= {one["id"] for one in page.cases if one["id"].startswith(name.lower())}
+        cursor = page.cursor
+        if cursor is None or seen >= LOOK_THROUGH:
+            return _only(name, fits, seen=seen, more=cursor is not None, what="case")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
 from holdfast.domain.flows.flow import Flow, all_tasks
-from holdfast.domain.flows.flow_version import version_of
+from holdfast.domain.flows.flow_version import flow_as_plain, version_of
 from holdfast.formats.flow_json import check_document, flow_to_json
 from holdfast.formats.yaml_text import read_yaml
 
@@ -32,11 +33,17 @@ class FlowText:
 
     flow: Flow | None
     problems: tuple[Problem, ...] = ()
+    text: str = ""
 
     @property
     def version(self) -> str:
         """The content hash of a good flow; empty otherwise."""
         return version_of(self.flow) if self.flow is not None else ""
+
+    @property
+    def plain(self) -> Mapping[str, Any]:
+        """A good flow in its plain form."""
+        return flow_as_plain(self.flow) if self.flow is not None else {}
 
     @property
     def tasks(self) -> int:
@@ -52,7 +59,7 @@ def read_flow_text(text: str) -> FlowText:
     if not findings:
         flow, findings = check_document(document.value)
     problems = [Problem(*document.position(one.path), one.where, one.message) for one in findings]
-    return FlowText(flow, tuple(sorted(problems)))
+    return FlowText(flow, tuple(sorted(problems)), text)
 
 
 def write_flow_text(flow: Flow) -> str:

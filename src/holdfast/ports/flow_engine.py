@@ -66,6 +66,21 @@ class CasePage(NamedTuple):
     cursor: str | None
 
 
+class Happening(NamedTuple):
+    """One thing that happened to a case: what was done for it, told to it, or asked of it."""
+
+    at: int
+    kind: str
+    facts: Mapping[str, Any]
+
+
+class HistoryPage(NamedTuple):
+    """Some of what happened, the oldest first, and where to go on; no cursor: this was the last."""
+
+    happenings: Sequence[Happening]
+    cursor: str | None
+
+
 class FlowEngine(Protocol):
     """The port."""
 
@@ -101,4 +116,8 @@ class FlowEngine(Protocol):
 
     async def find(self, query: CaseQuery, *, limit: int = 100, cursor: str | None = None) -> CasePage:
         """Cases by search, the newest first; it lags by a second or so. `Permanent` for a bad cursor."""
+        ...
+
+    async def history(self, case: str, *, limit: int = 100, cursor: str | None = None) -> HistoryPage:
+        """What happened to a case; a page may have some more than the limit. `NotFound`; `Permanent` for a bad cursor."""
         ...

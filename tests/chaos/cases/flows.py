@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-MANY = 510
-"""Elements of the scatter: more than a case looks after itself, so that there is a shard."""
+DIRECT_JOBS = 20
+"""So many jobs a case looks after itself here; the product's 500 would only make trials longer."""
+MANY = 30
+"""Elements of the scatter: more than that, so that there is a shard."""
 
 WELL = f"""
 holdfast: 1

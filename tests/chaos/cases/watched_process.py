@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from temporalio.worker import (
     WorkflowRunner,
 )
 from tests.chaos.cases.fault_points import AFTER, BEFORE, FaultPoints
+from tests.chaos.cases.flows import DIRECT_JOBS
 
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.sql.slip_store import SqlSlipStore
@@ -33,6 +35,7 @@ from holdfast.adapters.temporal.flow_engine import TemporalFlowEngine
 from holdfast.apps import keeper, wiring, worker
 from holdfast.apps.entry import main
 from holdfast.apps.server import app
+from holdfast.domain.flows import rounds
 from holdfast.services.claim_jobs import ClaimJobs
 from holdfast.services.claim_windows import ClaimSettings
 from holdfast_pilot import libc
@@ -106,7 +109,7 @@ def _step(act: WorkflowActivation) -> str | None:
 
 
 def install(points: FaultPoints) -> None:
-    """Put the points where they belong."""
+    """Put the points where they belong, and make what a trial would only wait for shorter."""
     points.watch(SqlJobStore, "store", "write", "put_specifications", "add_records")
     points.watch(SqlSlipStore, "slips", "get", "put")
     points.watch(TemporalFlowEngine, "engine", "start", "tell_case", "tell_shard", "send_verb")
@@ -127,6 +130,8 @@ def install(points: FaultPoints) -> None:
         (wiring, "ClaimJobs", eager_desk),
         (temporal_worker, "Worker", watched_worker),
         (temporal_worker, "runner", watched_runner),
+        (temporal_worker, "STICKY", timedelta(seconds=1)),
+        (rounds, "DIRECT_JOBS", DIRECT_JOBS),
     ):
         setattr(module, name, stand_in)
 

@@ -32,7 +32,11 @@ DIE_WITH_PARENT = (
     "os.getppid() == parent or sys.exit(1);"
     "os.execv(sys.argv[2], sys.argv[2:])"
 )
-"""Run before the program itself: the kernel ends it when we are gone, even by kill -9."""
+
+
+def tied(arguments: list[str]) -> list[str]:
+    """A command that the kernel ends (by SIGTERM) when we are gone, even by kill -9."""
+    return [sys.executable, "-I", "-S", "-c", DIE_WITH_PARENT, str(os.getpid()), *arguments]
 
 
 class Program(NamedTuple):
@@ -141,15 +145,14 @@ class DevServer:
 
     async def _launch(self) -> None:
         arguments = [
-            sys.executable, "-I", "-S", "-c", DIE_WITH_PARENT, str(os.getpid()), str(self.program.absolute()),
-            "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(self.port),
+            str(self.program.absolute()), "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(self.port),
             "--db-filename", str(self.folder / "temporal.db"), "--log-level", "error",
         ]  # fmt: skip
         # Neither settings of the user's own Temporal nor secrets of ours.
         environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "LANG": "C.UTF-8"}
         with (self.folder / "log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *arguments,
+                *tied(arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -26,6 +26,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.adapters.temporal.case_history import read_history
 from holdfast.adapters.temporal.workflows import outside
 from holdfast.domain.flows.case_names import shard_of
 from holdfast.domain.flows.commands import AnswerVerb
@@ -33,7 +34,7 @@ from holdfast.domain.flows.events import Event, Verb
 from holdfast.domain.flows.messages import as_plain, from_plain
 from holdfast.domain.flows.shard_run import SHARD_JOBS, ShardEvent
 from holdfast.ports.errors import NotFound, Permanent, PortError, Transient
-from holdfast.ports.flow_engine import CasePage, CaseQuery, CaseStart, CaseSummary
+from holdfast.ports.flow_engine import CasePage, CaseQuery, CaseStart, CaseSummary, HistoryPage
 
 ANSWER = timedelta(seconds=10)
 MEANINGS: Mapping[RPCStatusCode, type[PortError]] = {
@@ -171,6 +172,11 @@ class TemporalFlowEngine:
             found = [_summary(one) for one in pages.current_page or ()]
         more = pages.next_page_token
         return CasePage(found, urlsafe_b64encode(more).decode() if more else None)
+
+    async def history(self, case: str, *, limit: int = 100, cursor: str | None = None) -> HistoryPage:
+        client = await self.client()
+        with translated():
+            return await read_history(client, case, limit=limit, cursor=cursor)
 
 
 async def _register(client: Client) -> None:

@@ -9,17 +9,21 @@ from collections.abc import Callable
 
 import typer
 
+from holdfast.apps.cli.cases import cases
 from holdfast.apps.cli.check import check
 from holdfast.apps.cli.describe import describe
+from holdfast.apps.cli.graph import graph
+from holdfast.apps.cli.history import history
+from holdfast.apps.cli.installation import alerts, config, events, link, pilots, status
 from holdfast.apps.cli.jobs import jobs
 from holdfast.apps.cli.logs import logs
 from holdfast.apps.cli.queue import queue
+from holdfast.apps.cli.run import run, watch
 from holdfast.apps.cli.steer import cancel, force_complete, force_fail, hold, release, retry
 from holdfast.apps.cli.story import story
 from holdfast.apps.cli.submit import submit
 from holdfast.apps.cli.verb import verb
 from holdfast.apps.cli.wait import wait
-from holdfast.apps.cli.watch import alerts, config, events, pilots, status
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 JOBS = "Jobs"
@@ -32,8 +36,8 @@ verb(app, rich_help_panel=JOBS, context_settings={"allow_interspersed_args": Fal
 _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     JOBS: (queue, jobs, describe, story, logs, wait),
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
-    FLOWS: (check,),
-    LOOK: (pilots, alerts, events, status, config),
+    FLOWS: (run, watch, cases, history, graph, check),
+    LOOK: (pilots, alerts, events, status, link, config),
 }
 for panel, functions in _ROOMS.items():
     for function in functions:

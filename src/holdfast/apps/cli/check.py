@@ -10,6 +10,7 @@ import typer
 
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.exit_codes import ExitCode
+from holdfast.apps.cli.output import as_json
 from holdfast.apps.cli.session import Session
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def check(
 
     holdfast check align.yaml
     """
-    found = [(str(file), _read(file)) for file in files]
+    found = [(str(file), read_flow(file)) for file in files]
     if session.out.as_json:
         session.out.document({"flows": [_shown(name, read) for name, read in found]})
     else:
@@ -35,7 +36,7 @@ def check(
     return ExitCode.OK if all(read.flow is not None for _, read in found) else ExitCode.FAILED
 
 
-def _read(file: Path) -> FlowText:
+def read_flow(file: Path) -> FlowText:
     from holdfast.formats.yaml_flow import read_flow_text
     from holdfast.formats.yaml_text import MAX_BYTES
 
@@ -67,8 +68,23 @@ def _tell(session: Session, name: str, read: FlowText) -> None:
         return
     for problem in read.problems:
         session.out.data(f"{neutral.line(name)}:{neutral.line(str(problem))}")
-    errors = f"{len(read.problems)} error{'' if len(read.problems) == 1 else 's'}"
-    session.out.say(f"{neutral.line(name)}: {errors}")
+    session.out.say(f"{neutral.line(name)}: {_errors(read)}")
+
+
+def refuse_flow(session: Session, name: str, read: FlowText) -> ExitCode:
+    """Say on stderr what is wrong with a flow that something else was to be done with."""
+    if session.out.as_json:
+        problem = {"message": f"{name}: {_errors(read)}", "exit_code": int(ExitCode.USAGE)}
+        sys.stderr.write(as_json({"error": problem | {"errors": [one._asdict() for one in read.problems]}}) + "\n")
+        return ExitCode.USAGE
+    session.out.complain(f"{neutral.line(name)}: {_errors(read)}")
+    for one in read.problems:
+        session.out.say(f"  {neutral.line(name)}:{neutral.line(str(one))}")
+    return ExitCode.USAGE
+
+
+def _errors(read: FlowText) -> str:
+    return f"{len(read.problems)} error{'' if len(read.problems) == 1 else 's'}"
 
 
 def _shown(name: str, read: FlowText) -> dict[str, Any]:

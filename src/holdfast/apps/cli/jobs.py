@@ -46,6 +46,7 @@ def jobs(
     resource_class: Annotated[
         _Many, typer.Option("--resource-class", metavar="CLASS", help="Resource classes.")
     ] = None,
+    case: Annotated[_Many, typer.Option("--case", metavar="ID", help="Jobs of these cases.")] = None,
     held: Annotated[bool | None, typer.Option("--held/--not-held", help="Held by someone, or not.")] = None,
     min_priority: Annotated[int | None, typer.Option(metavar="N", help="Priority from.")] = None,
     max_priority: Annotated[int | None, typer.Option(metavar="N", help="Priority up to.")] = None,
@@ -106,7 +107,7 @@ def jobs(
     filters: dict[str, Any] = {
         "state": _states(state or []), "owner": owner, "team": team, "name": name, "specification": specification, "pilot": pilot,
         "host": host, "label": label, "resource_class": resource_class, "held": held, "min_priority": min_priority,
-        "max_priority": max_priority, "min_expected_runtime": min_expected_runtime, "max_expected_runtime": max_expected_runtime,
+        "case": [session.case(one) for one in case or ()], "max_priority": max_priority, "min_expected_runtime": min_expected_runtime, "max_expected_runtime": max_expected_runtime,
         "min_retries": min_retries, "min_cpus": min_cpus, "max_cpus": max_cpus, "min_memory": min_memory, "max_memory": max_memory,
         "min_gpus": min_gpus, "created_after": created_after, "created_before": created_before, "changed_after": changed_after,
     }  # fmt: skip

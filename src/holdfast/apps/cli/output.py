@@ -40,7 +40,7 @@ class Output:
                 # A name that the terminal's encoding lacks must not end the command.
                 stream.reconfigure(errors="backslashreplace")
         self._colour_out = wants_colour(sys.stdout, os.environ)
-        self._colour_err = wants_colour(sys.stderr, os.environ)
+        self.colour_err = wants_colour(sys.stderr, os.environ)
 
     @property
     def to_terminal(self) -> bool:
@@ -97,11 +97,11 @@ class Output:
     def detail(self, text: str) -> None:
         """Talk that only -v wants."""
         if self.verbose:
-            self.say(_painted(text, ("dim",)) if self._colour_err else text)
+            self.say(_painted(text, ("dim",)) if self.colour_err else text)
 
     def complain(self, text: str) -> None:
         """Why something was not done; said even when quiet."""
-        sys.stderr.write((_painted("error:", ("red", "bold")) if self._colour_err else "error:") + f" {text}\n")
+        sys.stderr.write((_painted("error:", ("red", "bold")) if self.colour_err else "error:") + f" {text}\n")
         sys.stderr.flush()
 
     @contextmanager
@@ -113,7 +113,7 @@ class Output:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        console = Console(stderr=True, no_color=not self._colour_err, highlight=False)
+        console = Console(stderr=True, no_color=not self.colour_err, highlight=False)
         columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
         with Progress(*columns, console=console, transient=True) as bar:
             bar.add_task(what, total=total)

@@ -96,6 +96,12 @@ class Session:
             raise typer.BadParameter(f"one job is wanted, {len(ids)} are named")
         return ids[0]
 
+    def case(self, name: str) -> str:
+        """The id of the case that was named."""
+        from holdfast.client.naming import resolve_case
+
+        return resolve_case(self.client, name)
+
     def sure(self, question: str, *, yes: bool) -> bool:
         """Ask a person; a script is taken at its word."""
         if yes or not self.out.at_terminal:

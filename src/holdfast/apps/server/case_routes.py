@@ -14,6 +14,7 @@ from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import INT64, ContinueIn, Holder, Id, Model, Reason
 from holdfast.apps.server.problems import Problem
 from holdfast.domain.flows.events import Verb, VerbKind
+from holdfast.formats.case_history import happening_public
 from holdfast.formats.case_public import case_public, state_public
 from holdfast.formats.yaml_flow import read_flow_text, write_flow_text
 from holdfast.formats.yaml_text import MAX_BYTES
@@ -99,6 +100,18 @@ class CaseWholeOut(CaseOut):
     holders: list[str]
     items: list[ItemOut]
     compensations: int
+
+
+class HappeningOut(Out):
+    at: Time
+    kind: str
+    item: str
+    words: str
+
+
+class HistoryOut(Out):
+    history: list[HappeningOut]
+    cursor: str | None
 
 
 class VerbIn(Model):
@@ -224,6 +237,20 @@ async def read_case(desk: TheDesk, who: Viewer, case: str) -> Response:
     """One case with its items."""
     found = await _case(desk, case, who)
     return json_answer(_shown(found) | state_public(await _engine(desk).state(case)))
+
+
+@router.get("/cases/{case}/history", response_model=HistoryOut, responses=errors(400, 404))
+async def read_history(
+    desk: TheDesk,
+    who: Viewer,
+    case: str,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    cursor: Annotated[str | None, Query(max_length=400)] = None,
+) -> Response:
+    """What happened to a case, in words, the oldest first."""
+    await _case(desk, case, who)
+    page = await _engine(desk).history(case, limit=limit, cursor=cursor)
+    return json_answer({"history": [happening_public(*one) for one in page.happenings], "cursor": page.cursor})
 
 
 @router.post("/cases/{case}/verbs", response_model=AnsweredOut, responses=errors(404, 409, body=True))

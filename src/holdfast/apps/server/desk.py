@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
@@ -61,13 +62,29 @@ def desk_of(request: Request) -> Desk:
     return desk
 
 
+def cookie_of(desk: Desk) -> str:
+    """The name of the session's cookie. Browsers send cookies to every port of a host, so it is not the same for two servers of one."""
+    return f"holdfast-{urlsplit(desk.services.parts.settings.public_url).port or 'session'}"
+
+
+def _session(request: Request) -> str:
+    """The token of a browser's session: only to look, and only when no other site has made the browser ask."""
+    if request.method != "GET" or request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        return ""
+    return request.cookies.get(cookie_of(desk_of(request)), "")
+
+
 def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Principal]]:
     """A dependency that lets nobody through without a token of that role."""
 
     async def check(request: Request) -> Principal:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        header = request.headers.get("authorization")
+        scheme, _, token = header.partition(" ") if header is not None else ("bearer", "", _session(request))
         if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN:
-            raise Problem(401, "send a token: Authorization: Bearer <token>; `holdfast token` makes one")
+            raise Problem(
+                401,
+                "send a token: Authorization: Bearer <token>; `holdfast token` makes one, and `holdfast link` a link for a browser",
+            )
         try:
             principal = desk_of(request).services.parts.identity.verify(token, late=late)
         except BadToken as error:

@@ -188,6 +188,18 @@ def status(session: Session) -> None:
         session.out.data(line)
 
 
+def link(session: Session) -> None:
+    """Print a link that logs a browser in as you, once and within ten minutes. The browser can look, and nothing else.
+
+    holdfast link
+    """
+    made = session.client.login_link()
+    if session.out.as_json:
+        session.out.document(made)
+    else:
+        session.out.data(made["url"])
+
+
 def config(session: Session) -> None:
     """Show which server and token are used, and who said so. The token itself is not shown.
 

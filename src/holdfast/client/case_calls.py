@@ -1,0 +1,74 @@
+"""The calls for flows and the cases that run them, as values; see `calls`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+from urllib.parse import quote
+
+import httpx
+import orjson
+
+from holdfast.client.answers import Case, CasePage, CaseWhole, HistoryPage, StartedCase, StoredFlow
+from holdfast.client.calls import Call, Filters, Json, document, new_key, query_of
+
+
+def _place(case: str, what: str = "") -> str:
+    return f"/v1/cases/{quote(case, safe='')}{what}"
+
+
+def store_flow(text: str) -> Call[StoredFlow]:
+    """A flow in YAML or JSON; stored once however often it is sent, since its version is the hash of its content."""
+    return Call(
+        "POST", "/v1/flows", lambda answer: cast(StoredFlow, document(answer)), body=orjson.dumps({"text": text})
+    )
+
+
+def flow(version: str) -> Call[Json]:
+    """A stored flow: its name, its text, who holds all its cases."""
+    return Call("GET", f"/v1/flows/{quote(version, safe='')}", document)
+
+
+def start_case(
+    flow_version: str, params: Mapping[str, object] | None = None, *, key: str | None = None
+) -> Call[StartedCase]:
+    """Always sent with a key, so that a repeat is harmless."""
+    body = {"flow": flow_version, "params": dict(params or {})}
+    return Call(
+        "POST", "/v1/cases", lambda answer: cast(StartedCase, document(answer)),
+        body=orjson.dumps(body), headers={"Idempotency-Key": key or new_key()},
+    )  # fmt: skip
+
+
+def case(name: str) -> Call[CaseWhole]:
+    return Call("GET", _place(name), lambda answer: cast(CaseWhole, document(answer)))
+
+
+def find_cases(
+    filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
+) -> Call[CasePage]:
+    query = query_of(filters or {})
+    query += [(name, str(value)) for name, value in (("limit", limit), ("cursor", cursor)) if value is not None]
+
+    def read(answer: httpx.Response) -> CasePage:
+        whole = document(answer)
+        return CasePage(cast(list[Case], whole.get("cases", [])), whole.get("cursor"))
+
+    return Call("GET", "/v1/cases", read, query)
+
+
+def history(name: str, *, limit: int | None = None, cursor: str | None = None) -> Call[HistoryPage]:
+    """What happened to a case, the oldest first."""
+    query = [(key, str(value)) for key, value in (("limit", limit), ("cursor", cursor)) if value is not None]
+
+    def read(answer: httpx.Response) -> HistoryPage:
+        whole = document(answer)
+        return HistoryPage(whole.get("history", []), whole.get("cursor"))
+
+    return Call("GET", _place(name, "/history"), read, query)
+
+
+def verb(name: str, kind: str, *, item: str = "", key: str | None = None, **more: object) -> Call[Json]:
+    """Steer a case or one of its items; its key makes the repeat safe."""
+    body = {"verb": kind, "item": item, "id": key or new_key(), **more}
+    return Call("POST", _place(name, "/verbs"), document, body=orjson.dumps(body))
