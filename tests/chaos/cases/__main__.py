@@ -48,7 +48,8 @@ async def run(arguments: argparse.Namespace, folder: Path) -> Report:
         if arguments.size == "small" and not arguments.points:
             kills = list(SMALL)
         else:
-            kills = list(every(found, arguments.seed, arguments.rounds, arguments.points))
+            drawn = every(found, arguments.seed, arguments.rounds, arguments.points)
+            kills = [kill for kill in drawn if not arguments.who or kill.who in arguments.who]
         say(f"{len(kills)} kills")
         for kill in kills:
             if not await campaign.kill(kill) and kill.nth > 1:
@@ -61,6 +62,9 @@ def main() -> int:
     parser.add_argument("size", nargs="?", default="full", choices=["small", "full"])
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--points", type=lambda text: text.split(","), default=[], help="parts of names, with commas")
+    parser.add_argument(
+        "--who", type=lambda text: text.split(","), default=[], help="only server, keeper, worker, temporal"
+    )
     parser.add_argument("--rounds", type=int, default=1, help="kills at each point")
     parser.add_argument("--list", action="store_true", help="only tell which points there are")
     parser.add_argument("--store", default="postgresql", choices=["postgresql", "sqlite"])

@@ -24,8 +24,8 @@ from tests.chaos.cases.pilot import flying, persist
 from tests.chaos.cases.site import CasesSite, answering
 
 ANSWER = timedelta(seconds=5)
-PATIENCE = 240.0
-"""Seconds in which a trial must be over."""
+PATIENCE = 600.0
+"""Seconds in which a trial must be over; many, since a busy machine is no fault of the case."""
 
 
 class Kill(NamedTuple):

@@ -6,12 +6,11 @@ import asyncio
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,11 +97,18 @@ class CasesSite:
     async def temporal_order(self, *words: str) -> str:
         """Give ``scripts/servers`` an order about the Temporal that is ours alone."""
         own = os.environ | {"HOLDFAST_SERVERS_DIR": str(self.servers)}
-
-        def run() -> str:
-            return subprocess.run([SCRIPT, *words], check=True, text=True, stdout=subprocess.PIPE, env=own).stdout
-
-        return (await asyncio.to_thread(run)).strip()
+        running = await asyncio.create_subprocess_exec(
+            SCRIPT, *words, stdout=asyncio.subprocess.PIPE, env=own, start_new_session=True
+        )
+        try:
+            said, _ = await running.communicate()
+        except asyncio.CancelledError:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            raise
+        if running.returncode:
+            raise RuntimeError(f"{SCRIPT.name} {' '.join(words)} ended with {running.returncode}")
+        return said.decode().strip()
 
     async def temporal_pid(self) -> int:
         return int(await self.temporal_order("pid", "temporal"))
@@ -142,7 +148,7 @@ def _runs(process: int) -> bool:
         return False
 
 
-async def answering(site: CasesSite, patience: float = 120.0) -> None:
+async def answering(site: CasesSite, patience: float = 600.0) -> None:
     """Wait until the server answers."""
     give_up = time.monotonic() + patience
     async with site.person() as person:
