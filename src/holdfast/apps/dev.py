@@ -35,7 +35,10 @@ async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
     with _alone(settings.state):
         temporal = await _start_temporal(settings)
         address = {"temporal": temporal.address} if isinstance(temporal, DevServer) else {}
-        settings = settings.model_copy(update={"outputs": (*settings.outputs, settings.state / "outputs"), **address})
+        # Whoever runs it can read all of this anyway.
+        files = settings.flow_files or (Path.cwd(), Path("/"))
+        folders = {"outputs": (*settings.outputs, settings.state / "outputs"), "flow_files": files}
+        settings = settings.model_copy(update=folders | address)
         try:
             await _run_parts(settings, own, slots, temporal, verbose=verbose)
         finally:

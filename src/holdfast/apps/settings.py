@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.ports.errors import Permanent
 
-_LISTS = frozenset({"callback_hosts", "outputs", "staging_hosts"})
+_LISTS = frozenset({"callback_hosts", "flow_files", "outputs", "staging_hosts"})
 """Settings that are lists, written with commas."""
 
 
@@ -56,6 +56,10 @@ class Settings(BaseModel):
     task_queue: str = "holdfast"
     outputs: tuple[Path, ...] = ()
     """Folders under which pilots put outputs and this process can read them; results of tasks are read there."""
+    flow_files: tuple[Path, ...] = ()
+    """Folders whose files flows may list, watch and read lines of, as workers see them; a path that is not whole begins at the first."""
+    watch_every: float = Field(default=1.0, gt=0)
+    """Seconds between looks at a folder that a flow watches."""
     relay_every: float = Field(default=0.5, gt=0)
     """Seconds between the keeper's looks for ended jobs of cases."""
     relay_patience: float = Field(default=30.0, gt=0)

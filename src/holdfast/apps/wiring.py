@@ -18,6 +18,7 @@ from holdfast.adapters.httpx.notify import HttpxNotify
 from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
 from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.adapters.system.clock import RandomIds, SystemClock
+from holdfast.adapters.system.file_lists import SharedFiles
 from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.settings import Settings
 from holdfast.domain.jobs.outbound import Outbound
@@ -29,12 +30,14 @@ from holdfast.ports.pilot_store import PilotStore
 from holdfast.ports.slip_store import SlipStore
 from holdfast.services.claim_jobs import ClaimJobs
 from holdfast.services.end_jobs import EndJobs
+from holdfast.services.find_outputs import FindOutputs
 from holdfast.services.flow_ends import FlowEnds
 from holdfast.services.follow_jobs import FollowJobs
 from holdfast.services.hold_channels import HoldChannels
 from holdfast.services.keep_beats import KeepBeats
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
+from holdfast.services.keep_listings import KeepListings
 from holdfast.services.open_sessions import OpenSessions
 from holdfast.services.read_outputs import ReadOutputs
 from holdfast.services.relay_ends import RelayEnds
@@ -278,7 +281,21 @@ class WorkerParts:
         self.relay = parts.relay
         submit = server.submit if server else SubmitJobs(parts.store, parts.clock, parts.ids)
         steer = SteerJobs(parts.store, parts.writer, parts.clock)
-        self.jobs = SubmitFlowJobs(parts.store, parts.slips, parts.flows, submit, steer, parts.relay.ends)
+        settings = parts.settings
+        shared = SharedFiles(settings.flow_files, hidden=(settings.state,))
+        self.listings = KeepListings(parts.store, parts.clock, shared, every=settings.watch_every)
+        outputs = FindOutputs(parts.store, parts.relay.ends.results)
+        self.jobs = SubmitFlowJobs(
+            parts.store,
+            parts.slips,
+            parts.flows,
+            submit,
+            steer,
+            parts.relay.ends,
+            self.listings,
+            outputs,
+            parts.staging,
+        )
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """A worker in a process of its own also sees ends: those of jobs that it cancels or continues."""
@@ -286,7 +303,8 @@ class WorkerParts:
 
     async def run(self) -> None:
         """Work until cancelled; while Temporal cannot be reached, wait for it."""
-        from holdfast.adapters.temporal.worker import make_worker
+        from holdfast.adapters.temporal.activities import Activities
+        from holdfast.adapters.temporal.worker import run_worker
 
         while True:
             try:
@@ -295,8 +313,8 @@ class WorkerParts:
             except Transient as error:
                 log.warning("the worker waits", detail=str(error))
                 await asyncio.sleep(1.0)
-        task_queue = self.engine.task_queue
-        await make_worker(client, task_queue=task_queue, store=self.parts.store, jobs=self.jobs).run()
+        activities = Activities(client, self.parts.store, self.jobs, self.listings)
+        await run_worker(client, task_queue=self.engine.task_queue, activities=activities)
 
 
 async def run_loops(loops: dict[str, Callable[[], Coroutine[Any, Any, None]]]) -> None:

@@ -31,12 +31,13 @@ from holdfast.domain.flows.flow_pattern import (
     WorkletPattern,
 )
 from holdfast.domain.flows.flow_version import LANGUAGE, flow_as_plain
+from holdfast.domain.jobs.inputs import Staging
 from holdfast.domain.jobs.resources import Resources
 from holdfast.domain.jobs.specification import Effects, RetryPolicy, WhenExhausted
 from holdfast.formats.document_fields import Fields, depth_of, duration_of, size_of
 
 JOB_FIELDS = (
-    "command", "run", "environment", "resources", "inputs", "outputs", "result", "effects", "max_attempts", "retry_wait",
+    "command", "run", "environment", "resources", "inputs", "staging", "outputs", "result", "effects", "max_attempts", "retry_wait",
     "when_exhausted", "expected_runtime", "priority", "labels", "wait",
 )  # fmt: skip
 ANY_TASK = ("after", "when", "scatter", "tolerate", "compensate", "deadline", "when_failed")
@@ -267,6 +268,7 @@ def _job(fields: Fields, record: dict[str, object], at: Place) -> JobPattern:
         environment=fields.words_by_name(record.get("environment", {}), (*at, "environment")),
         resources=_resources(fields, record.get("resources", {}), (*at, "resources")),
         inputs=fields.texts_by_name(record.get("inputs", {}), (*at, "inputs")),
+        staging=fields.one_of(Staging, record.get("staging", Staging.PARALLEL.value), (*at, "staging")),
         outputs=fields.texts_by_name(record.get("outputs", {}), (*at, "outputs")),
         result=fields.text(record.get("result", ""), (*at, "result"), empty=True),
         effects=effects,

@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.domain.flows.flow import Late, OnFailure, WhenFailed
 from holdfast.domain.flows.flow_pattern import AtMaximum, Take
 from holdfast.domain.flows.flow_version import LANGUAGE
+from holdfast.domain.jobs.inputs import Staging
 from holdfast.domain.jobs.specification import Effects, WhenExhausted
 from holdfast.formats.document_fields import DURATION_PATTERN, SIZE_PATTERN
 from holdfast.formats.flow_json import JOB_FIELDS, KINDS
@@ -60,6 +61,7 @@ def _job() -> Schema:
         "environment": _by_name(_ref("word"), "Environment variables, the same for all jobs of a scatter."),
         "resources": _said(_ref("resources"), "What the job needs."),
         "inputs": _by_name(_TEXT, "Files by their name in the job's folder: an address, or the output of a task."),
+        "staging": _one_of(Staging, "How inputs are brought: four at once, or one after the other."),
         "outputs": _by_name(_TEXT, "Files that must exist when the job ends well: a pattern by the name that other tasks use."),
         "result": _said(_MAYBE_TEXT, "A JSON file that the job writes; its content is tasks.NAME.result."),
         "effects": _one_of(Effects, "external: a second run would repeat effects outside."),

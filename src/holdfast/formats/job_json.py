@@ -262,6 +262,7 @@ def specification_to_json(spec: Specification) -> Json:
         "inputs": [input_to_json(one) for one in spec.inputs],
         "staging": spec.staging.value,
         "outputs": list(spec.outputs),
+        **({"named_outputs": dict(spec.named_outputs)} if spec.named_outputs else {}),
         "effects": spec.effects.value,
         "runner": spec.runner.value,
         "retry": retry_to_json(spec.retry),
@@ -270,8 +271,8 @@ def specification_to_json(spec: Specification) -> Json:
 
 _SPEC_KNOWN = frozenset(
     {
-        "id", "tenant", "name", "command", "environment", "resources", "inputs", "staging", "outputs", "effects", "runner",
-        "retry",
+        "id", "tenant", "name", "command", "environment", "resources", "inputs", "staging", "outputs", "named_outputs",
+        "effects", "runner", "retry",
     }
 )  # fmt: skip
 
@@ -287,6 +288,7 @@ def specification_from_json(data: Mapping[str, Any]) -> Specification:
         inputs=tuple(input_from_json(one) for one in data.get("inputs", ())),
         staging=Staging(data.get("staging", Staging.PARALLEL)),
         outputs=tuple(data["outputs"]),
+        named_outputs=data.get("named_outputs", {}),
         effects=Effects(data["effects"]),
         runner=Runner(data.get("runner", Runner.PROCESS)),
         retry=retry_from_json(data["retry"]),

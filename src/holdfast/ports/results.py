@@ -11,6 +11,6 @@ MAX_RESULT = 65_536
 class Results(Protocol):
     """The port."""
 
-    async def read(self, folder: str, name: str) -> bytes | None:
+    async def read(self, folder: str, name: str, most: int = MAX_RESULT) -> bytes | None:
         """The file in an attempt's own folder; None if it is not there, too large, or not where outputs may be."""
         ...

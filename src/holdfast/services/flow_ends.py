@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,8 @@ class FlowEnds:
         last = document.winner or document.last
         out: dict[str, Any] = {"exit_code": last.exit_code if last else None}
         if document.tie is not None and document.tie.result and document.winner and document.winner.manifest:
-            content = await self.results.read(document.winner.manifest.path, document.tie.result)
+            folder = os.path.dirname(document.winner.manifest.path)
+            content = await self.results.read(folder, document.tie.result)
             if content is not None:
                 try:
                     out["result"] = orjson.loads(content)

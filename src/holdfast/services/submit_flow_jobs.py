@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from holdfast.domain.flows.case_names import job_of, shard_of
@@ -16,14 +16,18 @@ from holdfast.domain.flows.elements import from_text
 from holdfast.domain.flows.flow_plan import FlowPlan
 from holdfast.domain.flows.messages import Plain, as_plain
 from holdfast.domain.flows.shard_run import BatchEnded
-from holdfast.domain.flows.task_jobs import case_params, job_pattern, parameters, task_jobs
-from holdfast.domain.jobs.job_document import JobDocument, Tie
+from holdfast.domain.flows.task_jobs import Member, case_params, listed_places, parameters, task_jobs
+from holdfast.domain.jobs.inputs import Input, filled, wrong_input
+from holdfast.domain.jobs.job_document import Tie
+from holdfast.domain.jobs.outbound import Outbound
 from holdfast.domain.jobs.submission import Submission
-from holdfast.ports.errors import NotFound, Permanent
-from holdfast.ports.job_store import JobStore, Stored
+from holdfast.ports.errors import Permanent
+from holdfast.ports.job_store import JobStore
 from holdfast.ports.slip_store import SlipStore
+from holdfast.services.find_outputs import FindOutputs
 from holdfast.services.flow_ends import FlowEnds, ended_well, why
 from holdfast.services.keep_flows import KeepFlows
+from holdfast.services.keep_listings import KeepListings
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.submit_jobs import SubmitJobs, specification_named
 
@@ -68,6 +72,9 @@ class SubmitFlowJobs:
     submitting: SubmitJobs
     steering: SteerJobs
     ends: FlowEnds
+    listings: KeepListings
+    outputs: FindOutputs
+    staging: Outbound
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS))
 
     async def submit(self, batch: Batch) -> None:
@@ -83,12 +90,14 @@ class SubmitFlowJobs:
         """Make the jobs at these places of a batch, some at a time."""
         plan = await self.flows.plan(batch.tenant, batch.flow)
         order = batch.order
-        files, member = await self._files(plan, batch.case, order), _no_listing
+        outputs = await self.outputs.referred(batch.case, order.scope.values())
+        member = await self._members(batch.tenant, plan, order, batch.first, batch.count)
         try:
-            common = task_jobs(plan, order, tenant=batch.tenant, files=files)
+            common = task_jobs(plan, order, tenant=batch.tenant, files=outputs.places, sources=outputs.sources)
             given = list(parameters(plan, order, batch.first, batch.count, member=member))
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise Permanent(f"the jobs of {order.work} cannot be made: {error}") from error
+        self._check_inputs(batch, common.specification.inputs, [(at, given[at]) for at in wanted])
         named = specification_named(batch.tenant, asdict(common.specification))
         specification = replace(common.specification, id=named)
         for start in range(0, len(wanted), BULK):
@@ -170,85 +179,38 @@ class SubmitFlowJobs:
         """The flow, as text, and the parameters of a sub-flow's case; `NotFound` or `Permanent` if it cannot be run."""
         text = await self.flows.text(tenant, command.flow)
         plan = await self.flows.plan(tenant, flow)
-        files = await self._files(plan, case, command.order)
+        outputs = await self.outputs.referred(case, command.order.scope.values())
+        member = await self._members(tenant, plan, command.order, command.index, 1)
         try:
-            params = case_params(plan, command, member=_no_listing, files=files)
+            params = case_params(plan, command, member=member, files=outputs.places)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise Permanent(f"the parameters of the sub-flow cannot be made: {error}") from error
         return {"flow": text, "name": json.loads(text)["name"], "params": dict(params)}
 
-    async def _files(
-        self, plan: FlowPlan, case: str, order: WorkOrder
-    ) -> Callable[[Mapping[str, object], bool], object]:
-        """The places of the outputs that an order refers to, read beforehand from the committed manifests."""
-        places: dict[tuple[str, str], list[str]] = {}
-        for wanted in _outputs(order.scope.values()):
-            work, output = str(wanted["work"]), str(wanted["output"])
-            count = wanted.get("count")
-            works = [work, *_texts(wanted.get("earlier"))]
-            places[work, output] = await self._places(plan, case, works, output, count if isinstance(count, int) else 1)
+    async def _members(self, tenant: str, plan: FlowPlan, order: WorkOrder, first: int, count: int) -> Member:
+        """The members of listings that some jobs are made of, read beforehand."""
+        found = {
+            listing: await self.listings.members(tenant, listing, places)
+            for listing, places in listed_places(plan, order, first, count).items()
+        }
+        return lambda listing, place: found[listing][place]
 
-        def files(wanted: Mapping[str, object], several: bool) -> object:  # noqa: FBT001 - as the domain asks
-            found = places[str(wanted["work"]), str(wanted["output"])]
-            if several:
-                return found
-            if not found:
-                raise ValueError(f"{wanted['work']} has no output {wanted['output']}")
-            return found[0]
-
-        return files
-
-    async def _places(self, plan: FlowPlan, case: str, works: Sequence[str], output: str, count: int) -> list[str]:
-        task = works[0].rpartition("@")[0].rpartition("/")[2]
-        pattern = job_pattern(plan, WorkOrder(works[0], "", task)).outputs[output]
-        found: list[str] = []
-        for start in range(0, count, BULK):
-            places = range(start, min(start + BULK, count))
-            stored: dict[str, Stored] = {}
-            for work in works:
-                stored |= {
-                    name: one
-                    for name, one in (await self.store.get([job_of(case, work, at) for at in places])).items()
-                    if one.document.winner is not None
-                }
-            for at in places:
-                for work in works:
-                    one = stored.get(job_of(case, work, at))
-                    if one is not None:
-                        found.append(_place(one.document, pattern))
-                        break
-        return found
+    def _check_inputs(
+        self, batch: Batch, inputs: Sequence[Input], jobs: Sequence[tuple[int, Mapping[str, object]]]
+    ) -> None:
+        """The same law as for jobs that are submitted one by one. Checked again when a pilot claims the job."""
+        if not inputs:
+            return
+        for at, given in jobs:
+            index = batch.first + at if batch.order.sizes else None
+            names: set[str] = set()
+            for one in (filled(entry, given, index) for entry in inputs):
+                why = wrong_input(one, self.staging) or ("two inputs have this name" if one.name in names else None)
+                names.add(one.name)
+                if why:
+                    raise Permanent(f"the jobs of {batch.order.work} cannot be made: input {one.name}: {why}")
 
 
 def slip_of(case: str, work: str, shard: int) -> str:
     """The slip that says which ends were delivered."""
     return f"delivery:{shard_of(case, work, shard)}"
-
-
-def _no_listing(listing: str, place: int) -> object:
-    raise NotFound(f"there is no listing {listing}")
-
-
-def _place(document: JobDocument, pattern: str) -> str:
-    assert document.winner is not None  # noqa: S101 - only such are asked for
-    name = pattern
-    for key, value in document.parameters.items():
-        name = name.replace("${" + key + "}", str(value))
-    path = document.winner.manifest.path if document.winner.manifest else ""
-    return f"{path}/{name}"
-
-
-def _outputs(values: Iterable[object]) -> Iterable[Mapping[str, object]]:
-    for value in values:
-        if isinstance(value, Mapping):
-            found = value.get("$output", value.get("$outputs"))
-            if isinstance(found, Mapping):
-                yield found
-            else:
-                yield from _outputs(value.values())
-        elif isinstance(value, Sequence) and not isinstance(value, str):
-            yield from _outputs(value)
-
-
-def _texts(value: object) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, Sequence) and not isinstance(value, str) else []

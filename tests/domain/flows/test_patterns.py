@@ -82,9 +82,9 @@ def test_a_reference_is_an_edge() -> None:
     world = World(Flow("f", (use, make), outputs={"text": "${tasks.make.outputs.text}"})).run_out()
     assert submitted(world) == ["make", "use"]
     order = next(c.order for c in world.commands if isinstance(c, SubmitJobs) and c.order.item == "use")
-    assert order.scope == {"tasks.make.outputs.text": {"$output": {"work": "make@1", "output": "text"}}}
+    assert order.scope == {"tasks.make.outputs.text": {"$output": {"case": "c1", "work": "make@1", "output": "text"}}}
     assert world.finished is not None
-    assert world.finished.outputs == {"text": {"$output": {"work": "make@1", "output": "text"}}}
+    assert world.finished.outputs == {"text": {"$output": {"case": "c1", "work": "make@1", "output": "text"}}}
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_the_elements_own_variables_stay_and_the_rest_is_filled_in(world: World)
     assert spec.command == ("bwa", "hg38", "{s}.fq", "-k{k}", "part-{index}", "awk '{print}'")
     assert spec.environment == {"REF": "hg38"}
     assert spec.outputs == ("*.*.bam", "r.json")
-    assert jobs.output_names == {"bam": "{s}.{k}.bam"}
+    assert spec.named_outputs == {"bam": "{s}.{k}.bam"}
     assert (spec.tenant, spec.name, spec.resources.cpus) == ("lab", "align", 2)
 
 
@@ -74,7 +74,9 @@ def test_a_word_that_is_a_list_becomes_many_words(world: World) -> None:
     jobs = task_jobs(world.plan, orders(world)["call@1"].order, tenant="lab", files=files)
     places = [f"align@1.bam.{one}" for one in range(6)]
     assert jobs.specification.command == ("call", "--", *places)
-    assert jobs.inputs == {"all": places}
+    assert [(one.name, one.source) for one in jobs.specification.inputs] == [
+        (f"all/{place}-{one}", one) for place, one in enumerate(places)
+    ]
 
 
 def test_a_compensation_has_the_elements_of_what_it_undoes(world: World) -> None:

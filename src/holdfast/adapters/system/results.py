@@ -17,10 +17,10 @@ class SharedResults:
     def __init__(self, roots: Sequence[Path]) -> None:
         self.roots = [os.path.realpath(root) for root in roots]
 
-    async def read(self, folder: str, name: str) -> bytes | None:
-        return await asyncio.to_thread(self._read, folder, name)
+    async def read(self, folder: str, name: str, most: int = MAX_RESULT) -> bytes | None:
+        return await asyncio.to_thread(self._read, folder, name, most)
 
-    def _read(self, folder: str, name: str) -> bytes | None:
+    def _read(self, folder: str, name: str, most: int) -> bytes | None:
         place = os.path.realpath(os.path.join(folder, name))
         if not any(place.startswith(root + os.sep) for root in self.roots):
             return None
@@ -30,6 +30,6 @@ class SharedResults:
             return None
         with os.fdopen(handle, "rb") as file:
             about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_RESULT:
+            if not stat.S_ISREG(about.st_mode) or about.st_size > most:
                 return None
-            return file.read(MAX_RESULT)
+            return file.read(most)

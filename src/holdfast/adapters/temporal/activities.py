@@ -20,8 +20,10 @@ from holdfast.domain.flows.elements import from_text
 from holdfast.domain.flows.messages import from_plain, order_from_plain
 from holdfast.ports.errors import Conflict, NotFound, Permanent
 from holdfast.ports.job_store import JobStore, Record
+from holdfast.services.keep_listings import KeepListings, Round, Watch
 from holdfast.services.submit_flow_jobs import Batch, SubmitFlowJobs
 
+WATCH = ("pattern", "until_file", "until_count", "until_quiet", "begun")
 AT_ONCE = 50
 """Workflows that are told something at the same time."""
 
@@ -33,6 +35,7 @@ class Activities:
     client: Client
     store: JobStore
     jobs: SubmitFlowJobs
+    listings: KeepListings
 
     def all(self) -> Sequence[Callable[..., Any]]:
         return (
@@ -46,6 +49,10 @@ class Activities:
             self.report,
             self.tell_many,
         )
+
+    def waiting(self) -> Sequence[Callable[..., Any]]:
+        """Those that take long because they wait."""
+        return (self.watch_files,)
 
     @activity.defn(name="submit_jobs")
     async def submit_jobs(self, given: Plain) -> None:
@@ -89,7 +96,17 @@ class Activities:
 
     @activity.defn(name="list_files")
     async def list_files(self, given: Plain) -> Plain:
-        raise ApplicationError("files are not listed by this release", type=REFUSED, non_retryable=True)
+        with _refusing():
+            found = await self.listings.list_files(_round(given), given["pattern"], lines=given["lines"])
+        return {"listing": found.listing, "count": found.count}
+
+    @activity.defn(name="watch_files")
+    async def watch_files(self, given: Plain) -> Plain:
+        """Returns when something is new, or no more will come, or nothing was new for long."""
+        watch = Watch(**{name: given[name] for name in WATCH})
+        with _refusing():
+            found = await self.listings.watch(_round(given), watch, given["known"])
+        return {"listing": found.listing, "count": found.count, "ended": found.ended}
 
     @activity.defn(name="report")
     async def report(self, given: Plain) -> None:
@@ -136,6 +153,10 @@ def _batch(given: Plain) -> Batch:
         ended=from_text(given.get("ended", "0")),
         cancelled=given.get("cancelled", False),
     )
+
+
+def _round(given: Plain) -> Round:
+    return Round(given["tenant"], given["case"], given["work"], given["dimension"])
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from temporalio.client import Client
@@ -11,9 +12,8 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from holdfast.adapters.temporal.activities import Activities
 from holdfast.adapters.temporal.signs_of_life import EVERY, SignsOfLife
 from holdfast.adapters.temporal.workflows.case import CaseWorkflow
+from holdfast.adapters.temporal.workflows.outside import waiting_queue
 from holdfast.adapters.temporal.workflows.shard import ShardWorkflow
-from holdfast.ports.job_store import JobStore
-from holdfast.services.submit_flow_jobs import SubmitFlowJobs
 
 WORKFLOWS = (CaseWorkflow, ShardWorkflow)
 STICKY = timedelta(seconds=5)
@@ -25,13 +25,13 @@ def runner() -> SandboxedWorkflowRunner:
     return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("holdfast.domain"))
 
 
-def make_worker(client: Client, *, task_queue: str, store: JobStore, jobs: SubmitFlowJobs) -> Worker:
-    """A worker of one task queue, not yet running."""
-    return Worker(
+async def run_worker(client: Client, *, task_queue: str, activities: Activities) -> None:
+    """Work off one task queue, and beside it wait for what cases wait for, until cancelled."""
+    working = Worker(
         client,
         task_queue=task_queue,
         workflows=WORKFLOWS,
-        activities=Activities(client, store, jobs).all(),
+        activities=activities.all(),
         workflow_runner=runner(),
         interceptors=[SignsOfLife()],
         # Most of them wait for their turn at the store, and those of a large flow must not keep the others out.
@@ -42,3 +42,15 @@ def make_worker(client: Client, *, task_queue: str, store: JobStore, jobs: Submi
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=timedelta(seconds=10),
     )
+    waiting = Worker(
+        client,
+        task_queue=waiting_queue(task_queue),
+        activities=activities.waiting(),
+        interceptors=[SignsOfLife()],
+        max_heartbeat_throttle_interval=timedelta(seconds=EVERY),
+        max_concurrent_activities=1000,
+        max_concurrent_activity_task_polls=2,
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(working.run())
+        group.create_task(waiting.run())

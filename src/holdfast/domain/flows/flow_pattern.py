@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from holdfast.domain.jobs.inputs import Staging
 from holdfast.domain.jobs.resources import Resources
 from holdfast.domain.jobs.specification import Effects, RetryPolicy
 
@@ -27,6 +28,7 @@ class JobPattern:
     resources: Resources = field(default_factory=Resources)
     inputs: Mapping[str, str] = field(default_factory=dict)
     """The name of a file in the job's folder, and where it comes from: an address, or the output of a task."""
+    staging: Staging = Staging.PARALLEL
     outputs: Mapping[str, str] = field(default_factory=dict)
     """The name by which other tasks refer to an output, and the pattern of its files."""
     result: str = ""

@@ -92,6 +92,7 @@ def job_texts(job: JobPattern) -> Iterator[str]:
     """Every text of a job that may hold references."""
     yield from job.command
     yield from job.environment.values()
+    yield from job.inputs
     yield from job.inputs.values()
     yield from job.outputs.values()
     yield from job.labels.values()

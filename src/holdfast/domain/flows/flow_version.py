@@ -40,6 +40,7 @@ from holdfast.domain.flows.flow_pattern import (
     WorkletPattern,
 )
 from holdfast.domain.flows.flow_plan import FlowPlan, plan_flow
+from holdfast.domain.jobs.inputs import Staging
 from holdfast.domain.jobs.resources import Resources
 from holdfast.domain.jobs.specification import Effects, RetryPolicy, WhenExhausted
 
@@ -265,6 +266,8 @@ def job_as_plain(job: JobPattern) -> Plain:
     resources = resources_as_plain(job.resources)
     if resources:
         out["resources"] = resources
+    if job.staging is not Staging.PARALLEL:
+        out["staging"] = job.staging.value
     if job.result:
         out["result"] = job.result
     if job.effects is not Effects.INTERNAL:
@@ -300,6 +303,7 @@ def job_from_plain(data: Mapping[str, Any]) -> JobPattern:
         environment=data.get("environment", {}),
         resources=Resources(**data.get("resources", {})),
         inputs=data.get("inputs", {}),
+        staging=Staging(data.get("staging", Staging.PARALLEL)),
         outputs=data.get("outputs", {}),
         result=data.get("result", ""),
         effects=Effects(data.get("effects", Effects.INTERNAL)),

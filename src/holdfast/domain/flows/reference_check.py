@@ -100,6 +100,8 @@ class References:
     def _job(
         self, job: JobPattern, here: Place, inside: tuple[str, ...], task: str, own: tuple[str, ...]
     ) -> Iterator[Finding]:
+        for name in job.inputs:
+            yield from self._value(name, (*here, "inputs", name), inside, task, own)
         for field in ("command", "inputs", "outputs"):
             yield from self._value(getattr(job, field), (*here, field), inside, task, own)
         for field in ("environment", "labels"):

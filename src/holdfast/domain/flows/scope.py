@@ -92,7 +92,7 @@ def _output(draft: Draft, item: Item, name: str) -> object:
     elif not several:
         return item.outputs.get(name)
     # The files themselves are found by whoever makes the jobs: from the committed manifests of the round.
-    found: dict[str, object] = {"work": item.work, "output": name}
+    found: dict[str, object] = {"case": draft.run.case, "work": item.work, "output": name}
     if not several:
         return {"$output": found}
     earlier = {"earlier": list(item.earlier)} if item.kept else {}

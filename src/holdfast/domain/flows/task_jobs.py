@@ -25,13 +25,16 @@ from holdfast.domain.flows.flow_pattern import Dimension, JobPattern, ListOf, Ra
 from holdfast.domain.flows.flow_plan import FlowPlan, job_texts
 from holdfast.domain.flows.flow_version import job_as_plain, job_from_plain
 from holdfast.domain.flows.scope import filled_map
+from holdfast.domain.jobs.inputs import Input
 from holdfast.domain.jobs.specification import Specification
 
 Member = Callable[[str, int], object]
 """Gives the n-th member of a stored listing."""
 Files = Callable[[Mapping[str, object], bool], object]
-"""Gives the place of an output (``{"work", "output"}``), or with ``True`` a list of places, one for each element that ended well
-(``{"work", "output", "count", "earlier"}``: what the last round has not is in an earlier one); from committed manifests."""
+"""Gives the place of an output (``{"case", "work", "output"}``), or with ``True`` a list of places, one for each element that ended well
+(with ``"count"`` and ``"earlier"``: what the last round has not is in an earlier one); from committed manifests."""
+MAX_INPUTS = 1000
+"""Files that are brought for one job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,6 @@ class TaskJobs:
 
     specification: Specification
     """Without an id: that is a digest of the content and given where specifications are stored."""
-    inputs: Mapping[str, object]
-    """Name in the job's folder, and its source: a text, or a list of them; a text may hold ``{name}``."""
-    output_names: Mapping[str, str]
-    """The pattern by each output's name; ``{name}`` in it is filled in from a job's parameters."""
     result: str
     priority: int
     expected_runtime: int | None
@@ -68,11 +67,12 @@ def job_pattern(plan: FlowPlan, order: WorkOrder) -> JobPattern:
         raise ValueError(f"the changes do not fit a job: {error}") from error
 
 
-def task_jobs(plan: FlowPlan, order: WorkOrder, *, tenant: str, files: Files) -> TaskJobs:
-    """The common part of an order's jobs."""
+def task_jobs(plan: FlowPlan, order: WorkOrder, *, tenant: str, files: Files, sources: Files | None = None) -> TaskJobs:
+    """The common part of an order's jobs. ``sources``: what is said of an output as an input's source, if not its place."""
     task = plan.tasks[order.task].task
     job = job_pattern(plan, order)
     values = _with_places(task, _scope_values(order, files))
+    origins = _with_places(task, _scope_values(order, sources or files))
     patterns = {name: as_text(fill(text, values)) for name, text in job.outputs.items()}
     globs = [as_text(fill(text, _with_stars(task, values))) for text in job.outputs.values()]
     specification = Specification(
@@ -82,14 +82,15 @@ def task_jobs(plan: FlowPlan, order: WorkOrder, *, tenant: str, files: Files) ->
         command=tuple(word for text in job.command for word in _words(text, values)),
         environment={name: as_text(fill(text, values)) for name, text in job.environment.items()},
         resources=job.resources,
+        inputs=tuple(one for name, text in job.inputs.items() for one in _inputs(name, text, values, origins)),
+        staging=job.staging,
+        named_outputs=patterns,
         outputs=tuple(dict.fromkeys([*globs, *([job.result] if job.result else [])])),
         effects=job.effects,
         retry=job.retry,
     )
     return TaskJobs(
         specification=specification,
-        inputs={name: fill(text, values) for name, text in job.inputs.items()},
-        output_names=patterns,
         result=job.result,
         priority=job.priority,
         expected_runtime=job.expected_runtime,
@@ -115,6 +116,35 @@ def parameters(
         for path in inner:
             found[".".join(path)] = inside(found.get(path[0]), path[1:])
         yield found
+
+
+def listed_places(plan: FlowPlan, order: WorkOrder, first: int, count: int) -> Mapping[str, frozenset[int]]:
+    """By stored listing, the members that the jobs first … first + count - 1 are made of."""
+    found: dict[str, frozenset[int]] = {}
+    below = 1
+    for dimension, size in zip(reversed(plan.tasks[order.task].task.scatter), reversed(order.sizes), strict=True):
+        listing = order.listings.get(dimension.name)
+        if listing is not None and size:
+            places = frozenset(index // below % size for index in range(first, first + count))
+            found[listing] = found.get(listing, frozenset()) | places
+        below *= size
+    return found
+
+
+def _inputs(name: str, text: str, values: Values, origins: Values) -> Iterator[Input]:
+    """The files of one entry: one, or a folder of them when it stands for a list, in whose names the order of the list is kept."""
+    into = as_text(fill(name, values))
+    found = fill(text, origins)
+    if isinstance(found, str) and found:
+        yield Input(into, found)
+        return
+    if isinstance(found, str) or not isinstance(found, Sequence) or not all(isinstance(one, str) for one in found):
+        raise ValueError(f"input {name}: {text} stands for no file")
+    if len(found) > MAX_INPUTS:
+        raise ValueError(f"input {name}: {len(found)} files; at most {MAX_INPUTS} are brought for one job")
+    digits = len(str(len(found) - 1))
+    for place, one in enumerate(found):
+        yield Input(f"{into}/{place:0{digits}}-{one.rpartition('/')[2]}", one)
 
 
 def _inner_paths(plan: FlowPlan, order: WorkOrder) -> tuple[Path, ...]:

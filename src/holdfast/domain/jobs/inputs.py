@@ -43,7 +43,13 @@ class Produced(NamedTuple):
 
 
 def filled(given: Input, parameters: Mapping[str, object], index: int | None) -> Input:
-    """The input of one job: braces that name no parameter stay."""
+    """The input of one job."""
+    name = filled_text(given.name, parameters, index)
+    return replace(given, name=name, source=filled_text(given.source, parameters, index))
+
+
+def filled_text(text: str, parameters: Mapping[str, object], index: int | None) -> str:
+    """A text of a specification as it is for one job: braces that name no parameter stay."""
 
     def value(place: re.Match[str]) -> str:
         name = place.group(1)
@@ -54,7 +60,7 @@ def filled(given: Input, parameters: Mapping[str, object], index: int | None) ->
         found = parameters[name]
         return found if isinstance(found, str) else json.dumps(found, sort_keys=True)
 
-    return replace(given, name=_PLACE.sub(value, given.name), source=_PLACE.sub(value, given.source))
+    return _PLACE.sub(value, text)
 
 
 def produced(source: str) -> Produced | None:

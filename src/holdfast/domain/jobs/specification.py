@@ -63,6 +63,8 @@ class Specification:
     inputs: tuple[Input, ...] = ()
     staging: Staging = Staging.PARALLEL
     outputs: tuple[str, ...] = ()
+    named_outputs: Mapping[str, str] = field(default_factory=dict)
+    """Of a task's jobs: the pattern by the name that other tasks use, with `{name}` where a job's parameter stands."""
     effects: Effects = Effects.INTERNAL
     runner: Runner = Runner.PROCESS
     retry: RetryPolicy = field(default_factory=RetryPolicy)

@@ -5,12 +5,13 @@ What is not yet carried out is part of the state that a new run begins with, sin
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import Any
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError
 
 from holdfast.adapters.temporal.workflows import outside
 from holdfast.adapters.temporal.workflows.outside import Plain
@@ -40,6 +41,7 @@ from holdfast.domain.flows.commands import (
 from holdfast.domain.flows.events import (
     CaseEnded,
     Event,
+    FilesAppeared,
     FilesListed,
     JobsAccepted,
     Verb,
@@ -70,12 +72,17 @@ class Carrier:
         self.said = given.get("said", 0)
         """Counts commands that need a name of their own."""
         self.carriers: set[str] = set()
+        self.watches: dict[str, Plain] = dict(given.get("watches", {}))
+        """The files that a round waits for: what was asked, since when, and how many are known."""
+        self.watchers: dict[str, asyncio.Task[None]] = {}
 
     def resume(self) -> None:
         """Queue again what the last run had not carried out."""
         for work, commands in self.given.get("outbox", {}).items():
             for command in commands:
                 self._queue(work, command)
+        for work in self.watches:
+            self.watchers[work] = self.tasks.spawn(self._watch(work))
 
     def take(self, command: Command) -> None:
         match command:
@@ -87,13 +94,20 @@ class Carrier:
                 self._queue(order.work, as_plain(command))
             case StartShard(order):
                 self._queue(order.work, as_plain(command))
+            case WatchFiles(work):
+                self.watches[work] = {"command": as_plain(command), "begun": outside.now(), "known": 0}
+                self.watchers[work] = self.tasks.spawn(self._watch(work))
+            case StopWatch(work):
+                if self.watches.pop(work, None) is not None:
+                    self.watchers.pop(work).cancel()
             case StartTimer() | CancelTimer() | AnswerVerb() | FinishCase():
                 raise TypeError(f"{type(command).__name__} is not carried out here")
             case _:
                 self._queue(command.work, as_plain(command))
 
     def carried(self) -> Plain:
-        return {"outbox": self.outbox, "orders": self.orders, "said": self.said}
+        watches = {"watches": self.watches} if self.watches else {}
+        return {"outbox": self.outbox, "orders": self.orders, "said": self.said} | watches
 
     def _queue(self, work: str, command: Plain) -> None:
         if "said" not in command:
@@ -137,10 +151,6 @@ class Carrier:
                 asked = self.tie | {"work": work, "dimension": dimension, "pattern": pattern, "lines": lines}
                 found = await outside.do("list_files", asked, seconds=600)
                 self.inbox.append(FilesListed(outside.now(), work, dimension, found["listing"], found["count"]))
-            case WatchFiles():
-                raise outside.Refused("files are not watched yet")
-            case StopWatch():
-                pass
             case SignalAncestors(verb):
                 parent = self.given.get("parent")
                 if parent is not None:
@@ -150,6 +160,32 @@ class Carrier:
                 await outside.do("report", self.tie | event)
             case _:
                 raise TypeError(f"{type(command).__name__} is not carried out here")
+
+    async def _watch(self, work: str) -> None:
+        """Hear of files as they appear. It goes on beside the round's other commands, which it brings about."""
+        watch = self.watches[work]
+        command = command_from_plain(watch["command"])
+        assert isinstance(command, WatchFiles)  # noqa: S101 - nothing else is put there
+        asked = self.tie | {"work": work, "dimension": command.dimension, "pattern": command.pattern}
+        asked |= {"until_file": command.until_file, "until_count": command.until_count}
+        asked |= {"until_quiet": command.until_quiet, "begun": watch["begun"]}
+        while True:
+            try:
+                found = await outside.wait_for("watch_files", asked | {"known": watch["known"]})
+            except outside.Refused as error:
+                self.inbox.append(WorkRefused(outside.now(), work, str(error)))
+                break
+            except ActivityError:
+                if work in self.watches:
+                    raise
+                return
+            if found["count"] > watch["known"] or found["ended"]:
+                watch["known"] = found["count"]
+                self.inbox.append(FilesAppeared(outside.now(), work, command.dimension, **found))
+            if found["ended"]:
+                break
+        self.watches.pop(work, None)
+        self.watchers.pop(work, None)
 
     async def _submit(self, command: SubmitJobs) -> None:
         batch = self.tie | {"order": as_plain(command.order), "shard": -1, "base": 0}

@@ -38,7 +38,7 @@ from holdfast.domain.flows.flow_run import FlowRun, Phase, fan_of
 from holdfast.domain.flows.flow_version import flow_from_plain, planned
 from holdfast.domain.flows.messages import as_plain, command_from_plain, event_from_plain
 
-CARRIED = ("run", "outbox", "timers", "orders", "said", "inbox", "finish")
+CARRIED = ("run", "outbox", "timers", "orders", "said", "watches", "inbox", "finish")
 
 
 @workflow.defn(name=outside.CASE)

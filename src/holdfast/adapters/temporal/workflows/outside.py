@@ -52,14 +52,26 @@ class Refused(Exception):
 
 async def do(activity: str, given: Plain, *, seconds: int = 120) -> Any:
     """Have an activity do something, however long it takes to get it done."""
+    return await _done(activity, given, start_to_close_timeout=timedelta(seconds=seconds))
+
+
+async def wait_for(activity: str, given: Plain) -> Any:
+    """Have an activity wait for something. Such ones have a queue of their own, so that those who work need not wait behind those who wait."""
+    return await _done(
+        activity,
+        given,
+        task_queue=waiting_queue(workflow.info().task_queue),
+        start_to_close_timeout=timedelta(hours=1),
+    )
+
+
+def waiting_queue(task_queue: str) -> str:
+    return f"{task_queue}-waiting"
+
+
+async def _done(activity: str, given: Plain, **how: Any) -> Any:
     try:
-        return await workflow.execute_activity(
-            activity,
-            given,
-            start_to_close_timeout=timedelta(seconds=seconds),
-            heartbeat_timeout=SILENT,
-            retry_policy=_RETRY,
-        )
+        return await workflow.execute_activity(activity, given, heartbeat_timeout=SILENT, retry_policy=_RETRY, **how)
     except ActivityError as error:
         if isinstance(error.cause, ApplicationError) and error.cause.type == REFUSED:
             raise Refused(error.cause.message) from error

@@ -1,0 +1,149 @@
+"""Finds the outputs of tasks that others refer to: from the committed manifests of their jobs.
+
+A command is given the place of a file, an input its source: the job that made it and the path in its manifest, so that what is brought is checked
+against the commit.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+
+from holdfast.domain.flows.case_names import job_of
+from holdfast.domain.jobs.inputs import filled_text
+from holdfast.domain.jobs.job_document import JobDocument, Manifest
+from holdfast.ports.errors import Permanent
+from holdfast.ports.job_store import JobStore
+from holdfast.ports.results import Results
+
+BULK = 1000
+MAX_MANIFEST = 16 << 20
+Pick = Callable[[Mapping[str, object], bool], object]
+
+
+class Output(NamedTuple):
+    """One file."""
+
+    place: str
+    """Its path."""
+    source: str
+    """As an input names it."""
+
+
+class Wanted(NamedTuple):
+    """An output of a task's round."""
+
+    case: str
+    work: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What an order refers to."""
+
+    case: str
+    found: Mapping[Wanted, Sequence[Output]]
+
+    def places(self, wanted: Mapping[str, object], several: bool) -> object:  # noqa: FBT001 - as the domain asks
+        return self._pick(wanted, several, [one.place for one in self.found[wanted_of(wanted, self.case)]])
+
+    def sources(self, wanted: Mapping[str, object], several: bool) -> object:  # noqa: FBT001 - as the domain asks
+        return self._pick(wanted, several, [one.source for one in self.found[wanted_of(wanted, self.case)]])
+
+    def _pick(self, wanted: Mapping[str, object], several: bool, found: list[str]) -> object:  # noqa: FBT001
+        if several or len(found) > 1:
+            return found
+        if not found:
+            raise ValueError(f"{wanted['work']} has no output {wanted['output']}")
+        return found[0]
+
+
+@dataclass(slots=True)
+class FindOutputs:
+    """The service."""
+
+    store: JobStore
+    results: Results
+
+    async def referred(self, case: str, values: Iterable[object]) -> Outputs:
+        """Every output that these values refer to. `Permanent` if a manifest that is needed cannot be read."""
+        found: dict[Wanted, Sequence[Output]] = {}
+        for one in references(values):
+            wanted = wanted_of(one, case)
+            count = one.get("count")
+            works = [wanted.work, *_texts(one.get("earlier"))]
+            if wanted not in found:
+                found[wanted] = await self._of(wanted, works, count if isinstance(count, int) else 1)
+        return Outputs(case, found)
+
+    async def _of(self, wanted: Wanted, works: Sequence[str], count: int) -> Sequence[Output]:
+        """One or more for each element that ended well; what the last round has not done is in an earlier one."""
+        found: list[Output] = []
+        for start in range(0, count, BULK):
+            places = range(start, min(start + BULK, count))
+            done: dict[str, JobDocument] = {}
+            for work in works:
+                names = [job_of(wanted.case, work, at) for at in places]
+                for name, stored in (await self.store.get(names)).items():
+                    if stored.document.winner is not None and stored.document.winner.manifest is not None:
+                        done[name] = stored.document
+            specifications = await self.store.get_specifications(sorted({one.specification for one in done.values()}))
+            for at in places:
+                for work in works:
+                    document = done.get(job_of(wanted.case, work, at))
+                    if document is not None:
+                        named = specifications[document.specification].named_outputs
+                        found += await self._files(document, named.get(wanted.output), wanted)
+                        break
+        return found
+
+    async def _files(self, document: JobDocument, pattern: str | None, wanted: Wanted) -> list[Output]:
+        if pattern is None or document.winner is None or document.winner.manifest is None:
+            raise Permanent(f"the jobs of {wanted.work} have no output {wanted.output}")
+        manifest = document.winner.manifest
+        name = filled_text(pattern, document.parameters, document.index)
+        names = [name]
+        if glob.has_magic(pattern):
+            names = [one for one in await self._listed(manifest) if fnmatch.fnmatchcase(one, name)]
+        folder = os.path.dirname(manifest.path)
+        return [Output(f"{folder}/{one}", f"job:{document.id}/{one}") for one in names]
+
+    async def _listed(self, manifest: Manifest) -> list[str]:
+        folder, name = os.path.split(manifest.path)
+        content = await self.results.read(folder, name, MAX_MANIFEST)
+        if content is None:
+            raise Permanent(
+                f"the manifest {manifest.path} cannot be read here, which a pattern needs; the setting outputs names the folders of outputs"
+            )
+        if hashlib.sha256(content).hexdigest() != manifest.sha256:
+            raise Permanent(f"{manifest.path} is not the manifest that was committed")
+        return [str(one["path"]) for one in orjson.loads(content)["files"]]
+
+
+def wanted_of(given: Mapping[str, object], case: str) -> Wanted:
+    return Wanted(str(given.get("case", case)), str(given["work"]), str(given["output"]))
+
+
+def references(values: Iterable[object]) -> Iterable[Mapping[str, object]]:
+    """The outputs that values refer to, however deep inside."""
+    for value in values:
+        if isinstance(value, Mapping):
+            found = value.get("$output", value.get("$outputs"))
+            if isinstance(found, Mapping):
+                yield found
+            else:
+                yield from references(value.values())
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            yield from references(value)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, Sequence) and not isinstance(value, str) else []

@@ -1,0 +1,289 @@
+"""Flows and the files outside: listings, watched folders, inputs and outputs, with a real pilot that runs real processes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.formats.test_examples import EXAMPLES
+from tests.live.case_site import TENANT, CaseSite, case_site
+from tests.server.processes import Started, processes
+from tests.server.running import until
+
+from holdfast.adapters.system.file_lists import SharedFiles
+from holdfast.domain.flows.events import VerbKind
+from holdfast.ports.errors import NotFound
+from holdfast.ports.job_store import JobQuery
+from holdfast.services.keep_listings import KeepListings, Listed, Round
+
+pytestmark = pytest.mark.live
+
+
+@dataclass
+class FileSite:
+    """A site with a real pilot, and a folder that everyone sees."""
+
+    site: CaseSite
+    folder: Path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.site, name)
+
+    async def jobs(self, case: str) -> list[dict[str, Any]]:
+        person = self.site.server.person("viewer", tenant=TENANT)
+        found: list[dict[str, Any]] = []
+        cursor = None
+        while True:
+            given = {"case": case, "limit": "1000"} | ({"cursor": cursor} if cursor else {})
+            page = (await person.get("/v1/jobs", params=given)).json()
+            found += page["jobs"]
+            cursor = page["cursor"]
+            if not cursor:
+                return found
+
+    async def log(self, job: str) -> str:
+        person = self.site.server.person("viewer", tenant=TENANT)
+        return (await person.get(f"/v1/jobs/{job}/log")).text
+
+
+@asynccontextmanager
+async def file_site(store: str, folder: Path, **settings: Any) -> AsyncIterator[FileSite]:
+    shared = folder / "shared"
+    shared.mkdir()
+    state = folder / "state"  # what Holdfast keeps is hidden from flows
+    state.mkdir()
+    outputs = folder / "outputs"
+    known: dict[str, Any] = {"flow_files": (shared,), "outputs": (outputs,), "watch_every": 0.1}
+    async with (
+        case_site(store, state, pilots=0, **known | settings) as site,
+        processes(site.domain, folder) as running,
+    ):
+        running.pilot(TENANT, Started(None, site.server.url), slots=4)  # type: ignore[arg-type]
+        yield FileSite(site, shared)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+async def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FileSite]:
+    async with file_site(request.param, tmp_path_factory.mktemp("files")) as running:
+        yield running
+
+
+def make_listings(site: FileSite) -> KeepListings:
+    parts = site.server.services.parts
+    return KeepListings(parts.store, parts.clock, SharedFiles((site.folder,)))
+
+
+async def test_a_scatter_over_the_files_of_a_folder(site: FileSite) -> None:
+    """The example, as it is."""
+    folder = site.folder / "my texts"
+    folder.mkdir()
+    for name, words in {"a": "one two", "b": "three", "c d": "four five six"}.items():
+        (folder / f"{name}.conf").write_text(words)
+    (folder / "other.txt").write_text("not this one")
+    case = await site.start((EXAMPLES / "scatter-gather.yaml").read_text(), folder=str(folder))
+    found = await site.result(case)
+    assert found["outputs"] == {"files": 3, "words": 6}, found
+
+
+async def test_lines_of_a_file_and_a_product(site: FileSite) -> None:
+    (site.folder / "names.txt").write_text("ada\n\nbob\ncleo\n")
+    case = await site.start("""
+holdfast: 1
+name: lines
+tasks:
+  greet:
+    scatter: {name: {lines: names.txt}, n: {range: [0, 2]}}
+    command: [sh, -c, 'echo "$1 $2" > said.txt', "-", "${name}", "${n}"]
+    outputs: {said: said.txt}
+  all:
+    inputs: {said: "${tasks.greet.outputs.said}"}
+    run: cat said/* | paste -sd, > all.txt; printf '{"said":"%s"}' "$(cat all.txt)" > all.json
+    result: all.json
+outputs: {said: "${tasks.all.result.said}"}
+""")
+    found = await site.result(case)
+    assert found["outputs"] == {"said": "ada 0,ada 1,bob 0,bob 1,cleo 0,cleo 1"}, found
+
+
+async def test_a_listing_that_cannot_be_made_fails_the_task_with_words(site: FileSite) -> None:
+    text = """
+holdfast: 1
+name: outside
+params: {pattern: null}
+tasks:
+  each: {command: [cat, "${file}"], scatter: {file: {files: "${params.pattern}"}}}
+"""
+    for pattern in ("/etc/*.conf", "../*", "/*", "*/../../*"):
+        case = await site.start(text, pattern=pattern)
+        found = await site.result(case)
+        assert found["outcome"] == "failed"
+        assert "flow_files" in found["reason"] or ".. is not allowed" in found["reason"], found
+    case = await site.start(text, pattern="nothing-here/*.txt")
+    assert (await site.result(case))["outcome"] == "completed", "a scatter over no file has nothing to do"
+
+
+async def test_the_first_listing_stays_whoever_repeats_it(site: FileSite) -> None:
+    """A worker that dies after it has stored a listing, and the one that repeats it, tell of the same."""
+    folder = site.folder / "twice"
+    folder.mkdir()
+    (folder / "a.txt").touch()
+    listings = make_listings(site)
+    round_ = Round(TENANT, "some-case", "each@1", "file")
+    first = await listings.list_files(round_, f"{folder}/*.txt", lines=False)
+    (folder / "b.txt").touch()
+    again = await make_listings(site).list_files(round_, f"{folder}/*.txt", lines=False)
+    assert again == first == Listed(first.listing, 1)
+    assert await listings.members(TENANT, first.listing, [0]) == {0: str(folder / "a.txt")}
+    other = await listings.list_files(replace(round_, work="each@2"), f"{folder}/*.txt", lines=False)
+    assert other.count == 2
+    with pytest.raises(NotFound):
+        await listings.members("another tenant", first.listing, [0])
+
+
+async def test_a_long_listing_is_carried_by_reference(tmp_path: Path) -> None:
+    """3,000 elements: the case's history has a name and a count, not the members."""
+    shared, state = tmp_path / "shared", tmp_path / "state"
+    shared.mkdir()
+    state.mkdir()
+    (shared / "long.txt").write_text("".join(f"element-number-{n:05}\n" for n in range(3000)))
+    async with case_site("sqlite", state, pilots=0, flow_files=(shared,)) as site:
+        case = await site.start("""
+holdfast: 1
+name: long
+tasks:
+  each: {command: ["true"], scatter: {one: {lines: long.txt}}}
+outputs: {count: "${tasks.each.count}"}
+""")
+        mine = JobQuery(TENANT, anyof={"case": [case]})
+        store = site.server.services.parts.store
+
+        async def all_made() -> bool:
+            return (await store.count(mine, by="work")).get("each@1") == 3000
+
+        await until(all_made, "3,000 jobs", 60)
+        page = await store.search(mine, sort="index", limit=3000)
+        assert [job.document.parameters["one"] for job in page.jobs] == [f"element-number-{n:05}" for n in range(3000)]
+        client = await site.engine.client()
+        history = await client.get_workflow_handle(case).fetch_history()
+        assert "element-number" not in history.to_json()
+        assert (await site.verb(case, VerbKind.REMOVE)).accepted
+        await site.ended(case)
+
+
+WATCH = """
+holdfast: 1
+name: watching
+params: {folder: null}
+tasks:
+  each:
+    scatter: {file: {watch: "${params.folder}/*.raw", until: {file: "${params.folder}/done"}}}
+    run: wc -c < "$HOLDFAST_PARAM_FILE" > size.txt
+    outputs: {size: size.txt}
+  merge:
+    command: [sh, -c, 'cat "$@" | sort -n | paste -sd, > all.txt; printf "{\\"sizes\\": \\"%s\\"}" "$(cat all.txt)" > all.json', "-", "${tasks.each.outputs.size}"]
+    result: all.json
+outputs: {count: "${tasks.each.count}", sizes: "${tasks.merge.result.sizes}"}
+"""
+
+
+def appear(folder: Path, name: str, content: str) -> None:
+    """Written elsewhere and renamed: a file is whole when it appears."""
+    draft = folder / f".{name}"
+    draft.write_text(content)
+    draft.rename(folder / name)
+
+
+@pytest.mark.ledger("P3-14")
+async def test_jobs_are_made_as_files_appear_and_merged_when_no_more_will(site: FileSite) -> None:
+    folder = site.folder / f"incoming-{uuid4().hex[:8]}"
+    folder.mkdir()
+    appear(folder, "1.raw", "x")
+    case = await site.start(WATCH, folder=str(folder))
+
+    def well(count: int) -> Any:
+        async def there() -> bool:
+            jobs = await site.jobs(case)
+            return len(jobs) == count and all(job["state"] == "completed" for job in jobs)
+
+        return there
+
+    await until(well(1), "the job of the first file")
+    appear(folder, "3.raw", "xxx")
+    await until(well(2), "the job of the second file")
+    assert (await site.items(case))["merge"] == "waiting"
+    appear(folder, "2.raw", "xx")  # before the last by name: the order of a listing never changes
+    (folder / "done").touch()
+    found = await site.result(case)
+    assert found["outputs"] == {"count": 3, "sizes": "1,2,3"}, found
+    names = {
+        job["index"]: job["parameters"]["file"].rpartition("/")[2]
+        for job in await site.jobs(case)
+        if job["name"] == "each"
+    }
+    assert names == {0: "1.raw", 1: "3.raw", 2: "2.raw"}
+
+
+@pytest.mark.ledger("P3-14")
+async def test_a_watch_goes_on_in_a_new_run_and_stops_with_its_case(tmp_path: Path) -> None:
+    async with file_site("sqlite", tmp_path, history_limit=60) as site:
+        folder = site.folder / "incoming"
+        folder.mkdir()
+        case = await site.start(WATCH, folder=str(folder))
+        for n in range(12):
+            appear(folder, f"{n}.raw", "x" * n)
+
+            async def made(count: int = n + 1) -> bool:
+                return len(await site.jobs(case)) == count
+
+            await until(made, f"job {n}")
+        assert await site.runs(case) > 1
+        (folder / "done").touch()
+        found = await site.result(case)
+        assert found["outputs"]["count"] == 12
+        other = await site.start(WATCH, folder=str(site.folder / "nobody"))
+        await site.item_is(other, "each", "listing")
+        assert (await site.verb(other, VerbKind.REMOVE)).accepted
+        assert (await site.ended(other)).state == "removed"
+
+
+@pytest.mark.ledger("P3-14")
+async def test_a_watch_ends_when_it_has_been_quiet(site: FileSite) -> None:
+    folder = site.folder / f"quiet-{uuid4().hex[:8]}"
+    folder.mkdir()
+    text = WATCH.replace('{file: "${params.folder}/done"}', "{quiet: 2 s, count: 5}")
+    appear(folder, "a.raw", "x")
+    case = await site.start(text, folder=str(folder))
+    assert (await site.result(case))["outputs"]["count"] == 1
+    for n in range(7):
+        appear(folder, f"{n}.raw", "x")
+    case = await site.start(text, folder=str(folder))
+    assert (await site.result(case))["outputs"]["count"] == 5, "so many and no more"
+
+
+@pytest.mark.ledger("P3-15", "P3-14")
+async def test_the_tier0_flow(site: FileSite) -> None:
+    """172 jobs in three steps, each merged; the first step's jobs appear as files do."""
+    folder = site.folder / f"tier0-{uuid4().hex[:8]}"
+    folder.mkdir()
+    for n in range(30):
+        appear(folder, f"{n}.raw", f"event {n}\n")
+    case = await site.start((EXAMPLES / "tier0.yaml").read_text(), incoming=str(folder))
+
+    async def some() -> bool:
+        return len(await site.jobs(case)) >= 30
+
+    await until(some, "the first repack jobs")
+    for n in range(30, 80):
+        appear(folder, f"{n}.raw", f"event {n}\n")
+    assert (await site.ended(case, 300)).state == "completed"
+    jobs = await site.jobs(case)
+    assert Counter(job["name"] for job in jobs) == {
+        "repack": 80, "repack-merge": 4, "prompt-reco": 60, "reco-merge": 4, "alca-reco": 20, "alca-merge": 4,
+    }  # fmt: skip
+    assert all(job["state"] == "completed" for job in jobs)
