@@ -108,14 +108,11 @@ def test_the_fault_says_which_file_and_why(client: HoldfastClient, web: FileServ
     web.files["/good"] = b"good"
     web.faults["/broken"] = [503, 503, 503]
     web.faults["/moved"] = [302]
-    unfinished = client.submit([{"hold": True}], spec("true"))[0]["id"]
     producer = run(client, spec("echo 1 > made", outputs=["made"]), timeout=PATIENCE)
     cases = [
         ({"name": "x", "source": str(tmp_path / "nowhere")}, "data-missing", "No such file"),
         ({"name": "x", "source": web.url("/nowhere")}, "data-missing", "answered 404"),
-        ({"name": "x", "source": f"job:{unfinished}/made"}, "data-missing", "committed no outputs"),
         ({"name": "x", "source": f"job:{producer['id']}/other"}, "data-missing", "no output of this name"),
-        ({"name": "x", "source": "job:no-such-job/made"}, "data-missing", "no job no-such-job"),
         ({"name": "x", "source": web.url("/good"), "bytes": 5}, "data-corrupt", "4 bytes, 5 were expected"),
         ({"name": "x", "source": web.url("/good"), "sha256": digest(b"bad")}, "data-corrupt", "SHA-256"),
         ({"name": "x", "source": web.url("/broken")}, "transfer", "answered 503"),
@@ -130,7 +127,23 @@ def test_the_fault_says_which_file_and_why(client: HoldfastClient, web: FileServ
         assert words in log, given
         assert "input x from" in log
     assert "/elsewhere" not in web.asked, "no redirect is followed"
-    client.cancel(unfinished)
+
+
+@pytest.mark.ledger("P0-09")
+def test_a_job_is_not_taken_before_its_producer_has_ended_well(client: HoldfastClient) -> None:
+    (unfinished,) = client.submit([{"hold": True}], spec("echo 1 > made", outputs=["made"]))
+    waiting = spec("cat x", {"name": "x", "source": f"job:{unfinished['id']}/made"})
+    with pytest.raises(BadRequest) as refused:
+        client.submit([{}, {}], waiting)
+    (problem,) = refused.value.problems
+    assert problem["at"] == "body.jobs.0.specification.inputs"
+    assert "is available and has committed no outputs; submit this one when it has" in str(problem["detail"])
+    with pytest.raises(BadRequest) as refused:
+        client.submit([{}], spec("cat x", {"name": "x", "source": "job:no-such-job/made"}))
+    assert "there is no job no-such-job" in str(refused.value.problems[0]["detail"])
+    client.let_go(unfinished["id"])
+    until(lambda: client.job(unfinished["id"])["state"] == "completed", "the producer's end")
+    run(client, waiting, timeout=PATIENCE)
 
 
 def test_a_transfer_that_breaks_off_is_tried_again(client: HoldfastClient, web: FileServer) -> None:

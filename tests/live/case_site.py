@@ -141,6 +141,14 @@ class CaseSite:
                 answer = await pilot.post("ends", {"ends": ends})
                 assert answer.status_code == 200, answer.text
 
+    async def kept_some(self) -> None:
+        """Wait until something is held back."""
+
+        async def some() -> bool:
+            return bool(self.kept)
+
+        await until(some, "a job to be held back")
+
     async def let_go(self) -> None:
         """End what was held back."""
         for pilot, claim in self.kept:

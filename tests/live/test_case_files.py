@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,9 +17,12 @@ from tests.server.processes import Started, processes
 from tests.server.running import until
 
 from holdfast.adapters.system.file_lists import SharedFiles
+from holdfast.adapters.system.results import SharedResults
 from holdfast.domain.flows.events import VerbKind
+from holdfast.formats.job_public import specification_public
 from holdfast.ports.errors import NotFound
 from holdfast.ports.job_store import JobQuery
+from holdfast.services.find_outputs import FindOutputs
 from holdfast.services.keep_listings import KeepListings, Listed, Round
 
 pytestmark = pytest.mark.live
@@ -47,9 +50,10 @@ class FileSite:
             if not cursor:
                 return found
 
-    async def log(self, job: str) -> str:
-        person = self.site.server.person("viewer", tenant=TENANT)
-        return (await person.get(f"/v1/jobs/{job}/log")).text
+    async def specification(self, job: str) -> dict[str, Any]:
+        stored = (await self.site.server.services.parts.store.get([job]))[job]
+        found = await self.site.server.services.parts.store.get_specifications([stored.document.specification])
+        return specification_public(found[stored.document.specification])
 
 
 @asynccontextmanager
@@ -192,6 +196,10 @@ outputs: {count: "${tasks.each.count}", sizes: "${tasks.merge.result.sizes}"}
 """
 
 
+def there(paths: Sequence[str]) -> bool:
+    return all(Path(one).exists() for one in paths)
+
+
 def appear(folder: Path, name: str, content: str) -> None:
     """Written elsewhere and renamed: a file is whole when it appears."""
     draft = folder / f".{name}"
@@ -287,3 +295,97 @@ async def test_the_tier0_flow(site: FileSite) -> None:
         "repack": 80, "repack-merge": 4, "prompt-reco": 60, "reco-merge": 4, "alca-reco": 20, "alca-merge": 4,
     }  # fmt: skip
     assert all(job["state"] == "completed" for job in jobs)
+    person = site.server.person("viewer", tenant=TENANT)
+    shown = (await person.get(f"/v1/cases/{case}")).json()["outputs"]["calibration"]
+    assert [Path(one).name for one in shown] == ["merged.dat"] * 4
+    assert there(shown)
+
+
+CHAIN = """
+holdfast: 1
+name: chain
+params: {staging: parallel}
+flows:
+  inner:
+    name: inner
+    params: {text: null}
+    tasks:
+      shout:
+        inputs: {in.txt: "${params.text}"}
+        run: tr a-z A-Z < in.txt > out.txt
+        outputs: {loud: out.txt}
+    outputs: {loud: "${tasks.shout.outputs.loud}"}
+tasks:
+  make:
+    scatter: {word: [one, two, three]}
+    run: mkdir -p d; echo "$HOLDFAST_PARAM_WORD" > "d/$HOLDFAST_PARAM_WORD.txt"; echo more > "d/$HOLDFAST_PARAM_WORD.log"
+    outputs: {text: "d/${word}.txt", all: "d/*"}
+  join:
+    inputs: {parts: "${tasks.make.outputs.text}", everything: "${tasks.make.outputs.all}"}
+    run: cat parts/* | paste -sd- > joined.txt; ls everything | wc -l >> joined.txt
+    outputs: {joined: joined.txt}
+  gathered: {merge: {joined: "${tasks.join.outputs.joined}"}}
+  sub: {flow: inner, params: {text: "${tasks.gathered.outputs.joined}"}}
+  last:
+    inputs: {"sub/loud.txt": "${tasks.sub.outputs.loud}", joined.txt: "${tasks.gathered.outputs.joined}"}
+    run: printf '{"text":"%s","same":%s}' "$(head -1 sub/loud.txt)" "$(tail -1 joined.txt)" > last.json
+    result: last.json
+  each:
+    scatter: {part: "${tasks.make.outputs.text}"}
+    inputs: {"p/${index}.txt": "${part}"}
+    run: test "$(cat p/*.txt)" = "$(basename "$HOLDFAST_PARAM_PART" .txt)"
+outputs: {text: "${tasks.last.result.text}", files: "${tasks.last.result.same}", each: "${tasks.each.well}"}
+"""
+
+
+@pytest.mark.ledger("P0-08")
+async def test_what_one_task_makes_is_brought_to_the_next(site: FileSite) -> None:
+    """By manifest: from a scatter, by a pattern, through a merge, into and out of a sub-flow, and as what another scatter runs over."""
+    case = await site.start(CHAIN)
+    found = await site.result(case)
+    assert found["outputs"] == {"text": "ONE-TWO-THREE", "files": 6, "each": 3}, found
+    jobs = {(job["name"], job["index"]): job["id"] for job in await site.jobs(case)}
+    specification = await site.specification(jobs["join", None])
+    assert [(one["name"], one["source"]) for one in specification["inputs"] if one["name"].startswith("parts/")] == [
+        (f"parts/{n}-{word}.txt", f"job:{jobs['make', n]}/d/{word}.txt")
+        for n, word in enumerate(["one", "two", "three"])
+    ]
+
+
+@pytest.mark.ledger("P0-09")
+async def test_an_output_that_was_changed_after_its_commit_is_not_used(site: FileSite) -> None:
+    text = """
+holdfast: 1
+name: spoiled
+tasks:
+  make: {run: echo good > out.txt, outputs: {out: out.txt}}
+  spoil: {command: [sh, -c, 'chmod u+w "$0"; echo bad > "$0"', "${tasks.make.outputs.out}"]}
+  use: {inputs: {in.txt: "${tasks.make.outputs.out}"}, run: cat in.txt, after: [spoil]}
+"""
+    case = await site.start(text)
+    found = await site.result(case)
+    assert found["outcome"] == "failed"
+    assert "data-corrupt" in found["reason"], found
+
+
+async def test_inputs_that_are_not_allowed_fail_the_task_with_words(site: FileSite) -> None:
+    for source, words in (
+        ("http://169.254.169.254/latest/meta-data", "staging_hosts"),
+        ("https://example.org/x", "staging_hosts"),
+        ("relative/path", "a source is a path"),
+        ("ftp://127.0.0.1/x", "a source is a path"),
+    ):
+        text = f"holdfast: 1\nname: refused\ntasks:\n  a: {{command: [cat, x], inputs: {{x: '{source}'}}}}\n"
+        found = await site.result(await site.start(text))
+        assert found["outcome"] == "failed"
+        assert words in found["reason"], found
+
+
+async def test_outputs_of_another_tenant_cannot_be_named(site: FileSite) -> None:
+    text = "holdfast: 1\nname: made\ntasks: {make: {run: echo mine > out.txt, outputs: {out: out.txt}}}\n"
+    case = await site.start(text)
+    await site.ended(case)
+    wanted = {"$output": {"case": case, "work": "make@1", "output": "out"}}
+    outputs = FindOutputs(site.server.services.parts.store, SharedResults(()))
+    assert (await outputs.shown(TENANT, "c", {"x": wanted}))["x"] != wanted
+    assert (await outputs.shown("another", "c", {"x": wanted}))["x"] == wanted

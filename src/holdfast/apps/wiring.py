@@ -28,6 +28,7 @@ from holdfast.ports.job_store import JobStore
 from holdfast.ports.notify import Notify
 from holdfast.ports.pilot_store import PilotStore
 from holdfast.ports.slip_store import SlipStore
+from holdfast.services.bind_worklets import BindWorklets
 from holdfast.services.claim_jobs import ClaimJobs
 from holdfast.services.end_jobs import EndJobs
 from holdfast.services.find_outputs import FindOutputs
@@ -181,6 +182,8 @@ class ServerParts:
         self.outputs = ReadOutputs(writer)
         self.gates = KeepGates(parts.slips)
         self.sessions = OpenSessions(parts.slips, clock, parts.ids, parts.identity)
+        self.case_outputs = FindOutputs(store, SharedResults(parts.settings.outputs))
+        self.worklets = BindWorklets(parts.slips, parts.flows)
         self.claims.windows.gated = self.gates.gated
         writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
 
@@ -284,6 +287,7 @@ class WorkerParts:
         settings = parts.settings
         shared = SharedFiles(settings.flow_files, hidden=(settings.state,))
         self.listings = KeepListings(parts.store, parts.clock, shared, every=settings.watch_every)
+        self.worklets = BindWorklets(parts.slips, parts.flows)
         outputs = FindOutputs(parts.store, parts.relay.ends.results)
         self.jobs = SubmitFlowJobs(
             parts.store,
@@ -313,7 +317,7 @@ class WorkerParts:
             except Transient as error:
                 log.warning("the worker waits", detail=str(error))
                 await asyncio.sleep(1.0)
-        activities = Activities(client, self.parts.store, self.jobs, self.listings)
+        activities = Activities(client, self.parts.store, self.jobs, self.listings, self.worklets)
         await run_worker(client, task_queue=self.engine.task_queue, activities=activities)
 
 

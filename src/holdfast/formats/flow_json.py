@@ -128,14 +128,16 @@ def _own_fields(kind: str) -> tuple[str, ...]:
     match kind:
         case "command" | "run":
             return JOB_FIELDS
-        case "flow" | "worklet":
-            return (kind, "params")
+        case "flow":
+            return ("flow", "params")
+        case "worklet":
+            return ("worklet", "default", "params")
         case "merge":
             return ("merge",)
         case "loop" | "choose":
             return (kind, "outputs")
         case _:
-            return (*JOB_FIELDS, *KINDS, "params")
+            return (*JOB_FIELDS, *KINDS, "default", "params")
 
 
 def _pattern(fields: Fields, kind: str, record: dict[str, object], at: Place) -> Pattern:
@@ -146,7 +148,8 @@ def _pattern(fields: Fields, kind: str, record: dict[str, object], at: Place) ->
             return SubflowPattern(fields.text(record["flow"], (*at, "flow")), params)
         case "worklet":
             params = fields.record(record.get("params", {}), params_at, None, what="parameters by name")
-            return WorkletPattern(fields.text(record["worklet"], (*at, "worklet")), params)
+            default = fields.text(record.get("default", ""), (*at, "default"), empty=True)
+            return WorkletPattern(fields.text(record["worklet"], (*at, "worklet")), params, default)
         case "merge":
             return MergePattern(fields.record(record["merge"], (*at, "merge"), None, what="values by name"))
         case "loop":

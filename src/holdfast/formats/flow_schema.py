@@ -114,7 +114,13 @@ def _task() -> Schema:
         "command": _job(),
         "run": _job(),
         "flow": {"flow": _said(_TEXT, "A flow under 'flows', or a flow's version."), "params": params},
-        "worklet": {"worklet": _said(_TEXT, "A place: the flow is chosen when the task begins."), "params": params},
+        "worklet": {
+            "worklet": _said(_TEXT, "A place: the flow is chosen when the task begins."),
+            "default": _said(
+                _MAYBE_TEXT, "The flow to run when none is bound to the place: one under 'flows', or a version."
+            ),
+            "params": params,
+        },
         "merge": {"merge": _by_name({}, "Values of tasks before, gathered under this task's name.")},
         "loop": {"loop": _ref("loop"), "outputs": outputs},
         "choose": {"choose": _ref("choice"), "outputs": outputs},

@@ -10,13 +10,15 @@ import fnmatch
 import glob
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import orjson
 
 from holdfast.domain.flows.case_names import job_of
+from holdfast.domain.flows.task_jobs import with_places
 from holdfast.domain.jobs.inputs import filled_text
 from holdfast.domain.jobs.job_document import JobDocument, Manifest
 from holdfast.ports.errors import Permanent
@@ -25,7 +27,8 @@ from holdfast.ports.results import Results
 
 BULK = 1000
 MAX_MANIFEST = 16 << 20
-Pick = Callable[[Mapping[str, object], bool], object]
+MAX_SHOWN = 1000
+"""Files that are named to people one by one."""
 
 
 class Output(NamedTuple):
@@ -73,18 +76,28 @@ class FindOutputs:
     store: JobStore
     results: Results
 
-    async def referred(self, case: str, values: Iterable[object]) -> Outputs:
-        """Every output that these values refer to. `Permanent` if a manifest that is needed cannot be read."""
+    async def referred(self, tenant: str, case: str, values: Iterable[object]) -> Outputs:
+        """Every output that these values refer to. A case of another tenant has none. `Permanent` if a manifest that is needed cannot be read."""
         found: dict[Wanted, Sequence[Output]] = {}
         for one in references(values):
             wanted = wanted_of(one, case)
             count = one.get("count")
             works = [wanted.work, *_texts(one.get("earlier"))]
             if wanted not in found:
-                found[wanted] = await self._of(wanted, works, count if isinstance(count, int) else 1)
+                found[wanted] = await self._of(tenant, wanted, works, count if isinstance(count, int) else 1)
         return Outputs(case, found)
 
-    async def _of(self, wanted: Wanted, works: Sequence[str], count: int) -> Sequence[Output]:
+    async def shown(self, tenant: str, case: str, values: Mapping[str, object]) -> Mapping[str, object]:
+        """What a case gave back, for people: with the places of files. What is very many, or cannot be found here, stays a reference."""
+        out: dict[str, object] = {}
+        for name, value in values.items():
+            out[name] = value
+            if all(int(str(one.get("count", 1))) <= MAX_SHOWN for one in references([value])):
+                with suppress(Permanent, ValueError):
+                    out[name] = with_places(value, (await self.referred(tenant, case, [value])).places)
+        return out
+
+    async def _of(self, tenant: str, wanted: Wanted, works: Sequence[str], count: int) -> Sequence[Output]:
         """One or more for each element that ended well; what the last round has not done is in an earlier one."""
         found: list[Output] = []
         for start in range(0, count, BULK):
@@ -93,7 +106,8 @@ class FindOutputs:
             for work in works:
                 names = [job_of(wanted.case, work, at) for at in places]
                 for name, stored in (await self.store.get(names)).items():
-                    if stored.document.winner is not None and stored.document.winner.manifest is not None:
+                    winner = stored.document.winner
+                    if winner is not None and winner.manifest is not None and stored.document.tenant == tenant:
                         done[name] = stored.document
             specifications = await self.store.get_specifications(sorted({one.specification for one in done.values()}))
             for at in places:

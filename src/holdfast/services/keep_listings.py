@@ -92,6 +92,7 @@ class KeepListings:
     files: FileLists
     every: float = 1.0
     """Seconds between looks at a watched folder."""
+    gather: Sequence[tuple[int, float]] = GATHER
     longest: float = 300.0
     """Seconds after which a watch reports that nothing is new."""
     _pages: OrderedDict[tuple[str, str, int], Page] = field(default_factory=OrderedDict)
@@ -152,7 +153,7 @@ class KeepListings:
             first_new = at if new and first_new is None else first_new
             full = watch.until_count is not None and len(seen.names) + len(new) >= watch.until_count
             waited = at - first_new if first_new is not None else 0.0
-            if new and (closed or full or len(new) >= PAGE // 2 or waited >= _gather(len(seen.names))):
+            if new and (closed or full or len(new) >= PAGE // 2 or waited >= self._patience(len(seen.names))):
                 if len(seen.names) + len(new) > MAX_LISTED:
                     raise Permanent(f"more than {MAX_LISTED} files appeared at {watch.pattern}")
                 async with seen.turn:
@@ -165,6 +166,9 @@ class KeepListings:
                     return Listed(listing, len(seen.names), ended=closed or full or ended)
             # A folder that takes long to read is looked at less often.
             await asyncio.sleep(max(self.every, 5 * (at - started)))
+
+    def _patience(self, known: int) -> float:
+        return next(seconds for most, seconds in self.gather if known <= most)
 
     async def _append(self, round_: Round, seen: _Seen, watch: Watch, new: Sequence[str]) -> None:
         """Add members behind those that are there. If another was quicker, take in what it wrote instead."""
@@ -256,7 +260,3 @@ def _page(record: Record) -> Page:
 
 def _full(watch: Watch, seen: _Seen) -> bool:
     return watch.until_count is not None and len(seen.names) >= watch.until_count
-
-
-def _gather(known: int) -> float:
-    return next(seconds for most, seconds in GATHER if known <= most)

@@ -90,11 +90,11 @@ class SubmitFlowJobs:
         """Make the jobs at these places of a batch, some at a time."""
         plan = await self.flows.plan(batch.tenant, batch.flow)
         order = batch.order
-        outputs = await self.outputs.referred(batch.case, order.scope.values())
+        outputs = await self.outputs.referred(batch.tenant, batch.case, order.scope.values())
         member = await self._members(batch.tenant, plan, order, batch.first, batch.count)
         try:
             common = task_jobs(plan, order, tenant=batch.tenant, files=outputs.places, sources=outputs.sources)
-            given = list(parameters(plan, order, batch.first, batch.count, member=member))
+            given = list(parameters(plan, order, batch.first, batch.count, member=member, files=outputs.places))
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise Permanent(f"the jobs of {order.work} cannot be made: {error}") from error
         self._check_inputs(batch, common.specification.inputs, [(at, given[at]) for at in wanted])
@@ -179,7 +179,7 @@ class SubmitFlowJobs:
         """The flow, as text, and the parameters of a sub-flow's case; `NotFound` or `Permanent` if it cannot be run."""
         text = await self.flows.text(tenant, command.flow)
         plan = await self.flows.plan(tenant, flow)
-        outputs = await self.outputs.referred(case, command.order.scope.values())
+        outputs = await self.outputs.referred(tenant, case, command.order.scope.values())
         member = await self._members(tenant, plan, command.order, command.index, 1)
         try:
             params = case_params(plan, command, member=member, files=outputs.places)

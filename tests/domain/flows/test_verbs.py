@@ -390,7 +390,7 @@ def test_only_what_failed_of_a_scatter_is_done_again(source: Source) -> None:
     assert again == [set(range(count)), {i for i in range(count) if i % 7 == 3}, {3}]
     assert (world.run.items["a"].well, world.run.items["a"].bad, world.run.items["a"].count) == (count, 0, count)
     order = next(one.order for one in world.commands if isinstance(one, SubmitJobs) and one.order.item == "b")
-    outputs = {"case": "c1", "work": "a@3", "output": "out", "count": count, "earlier": ["a@2", "a@1"]}
+    outputs = {"case": "c1", "work": "a@3", "output": "out", "count": count, "well": count, "earlier": ["a@2", "a@1"]}
     assert order.scope == {"tasks.a.outputs.out": {"$outputs": outputs}}
     undone = [i for entry in world.run.stack for piece in entry.pieces for i in indexes(bits_of(piece) << piece.first)]
     assert sorted(undone) == list(range(count))

@@ -20,6 +20,7 @@ from holdfast.domain.flows.elements import from_text
 from holdfast.domain.flows.messages import from_plain, order_from_plain
 from holdfast.ports.errors import Conflict, NotFound, Permanent
 from holdfast.ports.job_store import JobStore, Record
+from holdfast.ports.worklets import Worklets
 from holdfast.services.keep_listings import KeepListings, Round, Watch
 from holdfast.services.submit_flow_jobs import Batch, SubmitFlowJobs
 
@@ -36,6 +37,7 @@ class Activities:
     store: JobStore
     jobs: SubmitFlowJobs
     listings: KeepListings
+    worklets: Worklets
 
     def all(self) -> Sequence[Callable[..., Any]]:
         return (
@@ -91,8 +93,12 @@ class Activities:
 
     @activity.defn(name="bind_worklet")
     async def bind_worklet(self, given: Plain) -> Plain:
-        """No rules answer for places yet: nothing is bound, and the case says so."""
-        return {"flow": "", "params": {}}
+        """Which flow is to be run at a place; an empty one: nobody answers for it."""
+        with _refusing():
+            found = await self.worklets.bound(
+                given["tenant"], given["place"], case=given["case"], params=given["params"]
+            )
+        return {"flow": found.flow, "params": dict(found.params)} if found else {"flow": "", "params": {}}
 
     @activity.defn(name="list_files")
     async def list_files(self, given: Plain) -> Plain:

@@ -13,7 +13,15 @@ import uvicorn
 from fastapi import FastAPI
 
 from holdfast.adapters.prometheus.metrics import Metrics
-from holdfast.apps.server import case_routes, job_routes, page_routes, pilot_routes, problems, watch_routes
+from holdfast.apps.server import (
+    case_routes,
+    job_routes,
+    page_routes,
+    pilot_routes,
+    place_routes,
+    problems,
+    watch_routes,
+)
 from holdfast.apps.server.description import describe
 from holdfast.apps.server.desk import Desk
 from holdfast.apps.server.gate import Gate, prompt_protocol
@@ -57,6 +65,7 @@ def make_app(services: ServerParts) -> FastAPI:
     problems.install(app)
     app.include_router(job_routes.router)
     app.include_router(case_routes.router)
+    app.include_router(place_routes.router)
     app.include_router(pilot_routes.router)
     app.include_router(watch_routes.router)
     app.include_router(page_routes.router)

@@ -236,7 +236,9 @@ async def find_cases(
 async def read_case(desk: TheDesk, who: Viewer, case: str) -> Response:
     """One case with its items."""
     found = await _case(desk, case, who)
-    return json_answer(_shown(found) | state_public(await _engine(desk).state(case)))
+    state = state_public(await _engine(desk).state(case))
+    outputs = await desk.services.case_outputs.shown(who.tenant, case, state["outputs"])
+    return json_answer(_shown(found) | state | {"outputs": outputs})
 
 
 @router.get("/cases/{case}/history", response_model=HistoryOut, responses=errors(400, 404))

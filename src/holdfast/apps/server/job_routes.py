@@ -26,7 +26,7 @@ from holdfast.apps.server.job_filters import job_query
 from holdfast.apps.server.job_log import followed_log, stored_log
 from holdfast.apps.server.models import ContinueIn, ForceIn, ReasonIn, ReleaseIn, SubmitIn
 from holdfast.apps.server.problems import Problem
-from holdfast.apps.server.submissions import submissions_from
+from holdfast.apps.server.submissions import check_producers, submissions_from
 from holdfast.domain.jobs.job_document import State, Token
 from holdfast.domain.jobs.story import whole_story
 from holdfast.formats.job_public import job_public, manifest_public, specification_public, story_public, time_text
@@ -58,6 +58,7 @@ async def submit(
     """Submit 1 to 10,000 jobs."""
     parts = desk.services.parts
     asked = submissions_from(body, who, parts.notify, parts.staging)
+    await check_producers(asked, parts.store)
     accepted = await desk.services.submit.submit(asked, by=who.subject, key=idempotency_key or None)
     return json_answer({"jobs": [{"id": one.id, "created": one.created} for one in accepted]}, 201)
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from holdfast.apps.server.models import JobIn, ResourcesIn, SpecificationIn, SubmitIn
 from holdfast.apps.server.problems import Problem
-from holdfast.domain.jobs.inputs import Input, Staging, filled, wrong_input
+from holdfast.domain.jobs.inputs import Input, Staging, filled, produced, wrong_input
 from holdfast.domain.jobs.outbound import Outbound
 from holdfast.domain.jobs.resources import Resources
 from holdfast.domain.jobs.specification import Effects, RetryPolicy, Runner, Specification, WhenExhausted
 from holdfast.domain.jobs.submission import Submission
 from holdfast.formats.job_public import time_millis
 from holdfast.ports.identity import Principal, Role
+from holdfast.ports.job_store import JobStore, Stored
 from holdfast.ports.notify import Notify
 from holdfast.services.submit_jobs import specification_named
 
@@ -96,6 +97,38 @@ def _wrong_inputs(job: JobIn, spec: Specification, staging: Outbound) -> dict[st
         if why:
             problems[f"specification.inputs.{place}"] = why
     return problems
+
+
+async def check_producers(asked: Sequence[Submission], store: JobStore) -> None:
+    """Refuse jobs whose inputs are outputs of jobs that have not committed any: they would only fail.
+
+    Whoever wants a job to wait for another writes a flow of the two. A producer that is known to have committed keeps what it has, so this cannot be
+    outdated by the time the job runs.
+    """
+    wanted: dict[str, int] = {}
+    for place, one in enumerate(asked):
+        for given in one.specification.inputs:
+            other = produced(filled(given, one.parameters, one.index).source)
+            if other is not None:
+                wanted.setdefault(other.job, place)
+    if not wanted:
+        return
+    names = list(wanted)
+    known: dict[str, Stored] = {}
+    for start in range(0, len(names), 1000):
+        known |= await store.get(names[start : start + 1000])
+    errors: list[dict[str, object]] = []
+    for name, place in wanted.items():
+        stored = known.get(name)
+        if stored is None or stored.document.tenant != asked[place].specification.tenant:
+            why = f"there is no job {name}"
+        elif stored.document.winner is None or stored.document.winner.manifest is None:
+            why = f"job {name} is {stored.document.state} and has committed no outputs; submit this one when it has, or write a flow of both, which waits"  # fmt: skip
+        else:
+            continue
+        errors.append({"at": f"body.jobs.{place}.specification.inputs", "detail": why})
+    if errors:
+        raise Problem(422, f"{len(errors)} input(s) are not there yet; no job was taken", errors[:100])
 
 
 def _unfit(parameters: Mapping[str, object]) -> str | None:

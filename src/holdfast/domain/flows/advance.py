@@ -38,8 +38,9 @@ from holdfast.domain.flows.events import (
 )
 from holdfast.domain.flows.fan import Fan, Tally, end_shard
 from holdfast.domain.flows.flow import Late
+from holdfast.domain.flows.flow_pattern import WorkletPattern
 from holdfast.domain.flows.flow_plan import FlowPlan
-from holdfast.domain.flows.flow_run import Ending, FlowRun, ItemState, Phase, Verdict
+from holdfast.domain.flows.flow_run import Ending, FlowRun, Item, ItemState, Phase, Verdict
 from holdfast.domain.flows.rounds import grow, is_watch, listing_names
 from holdfast.domain.flows.scope import size_of
 from holdfast.domain.flows.settle import settle
@@ -178,8 +179,17 @@ def _worklet_bound(draft: Draft, event: WorkletBound) -> None:
         fail_item(draft, item, "the parameters of the flow bound to its place are too large")
     elif event.flow:
         draft.put(item, bound=event.flow, bound_params=event.params)
+    elif default := _default_flow(draft, item):
+        draft.put(item, bound=default)
     else:
         fail_item(draft, item, "no flow is bound to its place")
+
+
+def _default_flow(draft: Draft, item: Item) -> str:
+    """The version of the flow to run at a place for which nobody answers; empty if the flow names none."""
+    pattern = draft.task(item).pattern
+    default = pattern.default if isinstance(pattern, WorkletPattern) else ""
+    return draft.plan.versions.get(default, default)
 
 
 def _refused(draft: Draft, event: WorkRefused) -> None:

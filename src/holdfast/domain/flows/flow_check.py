@@ -101,7 +101,9 @@ def _flow(flow: Flow, at: Place) -> Iterator[Finding]:
 
 
 def _unused(flow: Flow, at: Place) -> Iterator[Finding]:
-    used = {task.pattern.flow for task in all_tasks(flow.tasks) if isinstance(task.pattern, SubflowPattern)}
+    patterns = [task.pattern for task in all_tasks(flow.tasks)]
+    used = {one.flow for one in patterns if isinstance(one, SubflowPattern)}
+    used |= {one.default for one in patterns if isinstance(one, WorkletPattern)}
     for name in flow.flows:
         if name not in used:
             yield Finding((*at, "flows", name), f"no task runs the sub-flow {name!r}; use it or take it out")
@@ -168,9 +170,11 @@ def _task(flow: Flow, task: Task, here: Place) -> Iterator[Finding]:
             yield from check_job(pattern, here)
         case SubflowPattern():
             yield from _subflow(flow, pattern, here)
-        case WorkletPattern(place):
+        case WorkletPattern(place, params, default):
             if not NAME.fullmatch(place):
                 yield Finding((*here, "worklet"), "name the place: letters, digits, '-' and '_'")
+            if default:
+                yield from _subflow(flow, SubflowPattern(default, params), here, said_by="default")
         case MergePattern(values):
             if not values:
                 yield Finding((*here, "merge"), "there is nothing to merge; name at least one value")
@@ -232,12 +236,12 @@ def _dimension(dimension: Dimension, at: Place, *, alone: bool) -> Iterator[Find
                 yield Finding((*at, "until", "quiet"), "a quiet time is 1 second to a year")
 
 
-def _subflow(flow: Flow, pattern: SubflowPattern, here: Place) -> Iterator[Finding]:
+def _subflow(flow: Flow, pattern: SubflowPattern, here: Place, said_by: str = "flow") -> Iterator[Finding]:
     inner = flow.flows.get(pattern.flow)
     if inner is None:
         if not VERSION.fullmatch(pattern.flow):
             hint = did_you_mean(pattern.flow, flow.flows)
-            yield Finding((*here, "flow"), f"there is no sub-flow {pattern.flow!r} under 'flows'{hint}")
+            yield Finding((*here, said_by), f"there is no sub-flow {pattern.flow!r} under 'flows'{hint}")
         return
     for name in pattern.params:
         if name not in inner.params:

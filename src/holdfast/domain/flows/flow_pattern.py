@@ -56,6 +56,8 @@ class WorkletPattern:
 
     place: str
     params: Mapping[str, object] = field(default_factory=dict)
+    default: str = ""
+    """The flow to run when nobody does: one kept in this flow by name, or any by its version."""
 
 
 @dataclass(frozen=True, slots=True)

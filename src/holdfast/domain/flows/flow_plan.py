@@ -115,7 +115,7 @@ def _pattern_texts(pattern: Pattern) -> Iterator[str]:
     match pattern:
         case JobPattern():
             yield from job_texts(pattern)
-        case SubflowPattern(_, params) | WorkletPattern(_, params):
+        case SubflowPattern(_, params) | WorkletPattern(_, params, _):
             yield from texts_of(params)
         case MergePattern(values):
             yield from texts_of(values)

@@ -201,8 +201,9 @@ def _pattern_as_plain(pattern: Pattern) -> Plain:
             return job_as_plain(pattern)
         case SubflowPattern(flow, params):
             return {"flow": flow} | ({"params": _sorted(params)} if params else {})
-        case WorkletPattern(place, params):
-            return {"worklet": place} | ({"params": _sorted(params)} if params else {})
+        case WorkletPattern(place, params, default):
+            otherwise = {"default": default} if default else {}
+            return {"worklet": place} | otherwise | ({"params": _sorted(params)} if params else {})
         case MergePattern(values):
             return {"merge": _sorted(values)}
         case LoopPattern():
@@ -232,7 +233,7 @@ def _pattern_from_plain(data: Mapping[str, Any]) -> Pattern:
     if "flow" in data:
         return SubflowPattern(data["flow"], data.get("params", {}))
     if "worklet" in data:
-        return WorkletPattern(data["worklet"], data.get("params", {}))
+        return WorkletPattern(data["worklet"], data.get("params", {}), data.get("default", ""))
     if "merge" in data:
         return MergePattern(data["merge"])
     outputs = data.get("outputs", {})

@@ -77,7 +77,7 @@ class References:
         match task.pattern:
             case JobPattern() as job:
                 yield from self._job(job, here, inside, task.name, own)
-            case SubflowPattern(_, params) | WorkletPattern(_, params):
+            case SubflowPattern(_, params) | WorkletPattern(_, params, _):
                 yield from self._value(params, (*here, "params"), inside, task.name, own)
             case MergePattern(values):
                 yield from self._value(values, (*here, "merge"), inside, task.name)
@@ -238,7 +238,7 @@ class References:
             case SubflowPattern(flow):
                 known = self.flow.flows[flow].outputs if flow in self.flow.flows else None
             case WorkletPattern():
-                known = None
+                known = None  # another flow may be bound than the one it names itself
         if not name or (known is not None and name not in known):
             hint = did_you_mean(name, known or ())
             yield Finding(at, f"{shown}: task {task.name!r} has no output {name!r}{hint}")

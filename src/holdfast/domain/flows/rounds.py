@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from holdfast.domain.flows.commands import (
@@ -50,6 +50,8 @@ from holdfast.domain.flows.shard_run import SHARD_JOBS, ShardCancelled, ShardCom
 from holdfast.domain.flows.shard_run import ShardGrew as OwnGrew
 from holdfast.domain.flows.shard_run import start_shard as start_own
 
+MAX_OUTPUTS = 10_000
+"""Outputs of tasks that a scatter may run over."""
 MAX_CASES = DIRECT_JOBS
 """A sub-flow is scattered over at most so many elements: each is a case of its own."""
 
@@ -94,6 +96,12 @@ def sizes_of(draft: Draft, item: Item) -> tuple[int, ...]:
         match dimension.source:
             case ListOf(str() as text):
                 found = fill(text, values)
+                outputs = found.get("$outputs") if isinstance(found, Mapping) else None
+                if isinstance(outputs, Mapping):
+                    if outputs["well"] > MAX_OUTPUTS:
+                        raise Impossible(f"scatter {dimension.name}: {outputs['well']} outputs; at most {MAX_OUTPUTS}")
+                    sizes.append(outputs["well"])
+                    continue
                 if isinstance(found, str) or not isinstance(found, Sequence):
                     raise Impossible(f"scatter {dimension.name}: {text} is no list")
                 sizes.append(len(found))

@@ -96,7 +96,7 @@ def _output(draft: Draft, item: Item, name: str) -> object:
     if not several:
         return {"$output": found}
     earlier = {"earlier": list(item.earlier)} if item.kept else {}
-    return {"$outputs": found | {"count": item.count} | earlier}
+    return {"$outputs": found | {"count": item.count, "well": item.well} | earlier}
 
 
 def bound(draft: Draft, item: Item, wants: Sequence[Path], *, params: bool = True) -> Mapping[str, object]:

@@ -118,6 +118,8 @@ def _begin(draft: Draft, item: Item) -> None:
                 draft.put(item, state=ItemState.LISTING)
             else:
                 _open(draft, item)
+        case WorkletPattern() if isinstance(item.changes.get("flow"), str):
+            _open(draft, item)  # someone has said which flow to run here
         case WorkletPattern(place, params):
             draft.put(item, state=ItemState.BINDING)
             draft.say(BindWorklet(item.work, item.id, place, filled_map(params, values_for(draft, item))))

@@ -100,12 +100,15 @@ def task_jobs(plan: FlowPlan, order: WorkOrder, *, tenant: str, files: Files, so
 
 
 def parameters(
-    plan: FlowPlan, order: WorkOrder, first: int, count: int, *, member: Member
+    plan: FlowPlan, order: WorkOrder, first: int, count: int, *, member: Member, files: Files | None = None
 ) -> Iterator[Mapping[str, object]]:
     """The parameters of the jobs first … first + count - 1: the scatter's variables, and what the job wants from inside them."""
     task = plan.tasks[order.task].task
     inner = _inner_paths(plan, order)
-    choosers = [(one.name, _chooser(one, order, member)) for one in task.scatter]
+    choosers = [
+        (one.name, _chooser(one, order, size, member, files))
+        for one, size in zip(task.scatter, order.sizes, strict=True)
+    ]
     for index in range(first, first + count):
         chosen: dict[str, object] = {}
         rest = index
@@ -161,7 +164,7 @@ def case_params(plan: FlowPlan, command: StartCase, *, member: Member, files: Fi
     """The parameters of a sub-flow's case, with its element filled in."""
     if not command.order.sizes:
         return command.params
-    (element,) = parameters(plan, command.order, command.index, 1, member=member)
+    (element,) = parameters(plan, command.order, command.index, 1, member=member, files=files)
     scope = _scope_values(command.order, files)
 
     def value(path: Path) -> object:
@@ -174,12 +177,12 @@ def case_params(plan: FlowPlan, command: StartCase, *, member: Member, files: Fi
 
 def _scope_values(order: WorkOrder, files: Files) -> Values:
     def value(path: Path) -> object:
-        return _places(order.scope.get(".".join(path)), files)
+        return with_places(order.scope.get(".".join(path)), files)
 
     return value
 
 
-def _places(value: object, files: Files) -> object:
+def with_places(value: object, files: Files) -> object:
     """A value with the outputs in it replaced by their places."""
     if isinstance(value, Mapping):
         one, several = value.get("$output"), value.get("$outputs")
@@ -187,9 +190,9 @@ def _places(value: object, files: Files) -> object:
             return files(one, False)  # noqa: FBT003 - the port says what it means
         if isinstance(several, Mapping):
             return files(several, True)  # noqa: FBT003
-        return {key: _places(inner, files) for key, inner in value.items()}
+        return {key: with_places(inner, files) for key, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_places(inner, files) for inner in value]
+        return [with_places(inner, files) for inner in value]
     return value
 
 
@@ -218,14 +221,20 @@ def _words(text: str, values: Values) -> Iterator[str]:
     yield as_text(fill(text, values))
 
 
-def _chooser(dimension: Dimension, order: WorkOrder, member: Member) -> Callable[[int], object]:
+def _chooser(
+    dimension: Dimension, order: WorkOrder, size: int, member: Member, files: Files | None
+) -> Callable[[int], object]:
     def scope(path: Path) -> object:
         return order.scope.get(".".join(path))
 
     match dimension.source:
         case ListOf(str() as text):
             found = fill(text, scope)
+            if files is not None:
+                found = with_places(found, files)
             members = found if isinstance(found, Sequence) and not isinstance(found, str) else ()
+            if len(members) != size:
+                raise ValueError(f"scatter {dimension.name}: {len(members)} files of {size} elements; an output to scatter over is one file of each")  # fmt: skip
             return lambda place: members[place]
         case ListOf(values):
             return lambda place: _filled(values[place], scope)

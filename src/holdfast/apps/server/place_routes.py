@@ -1,0 +1,66 @@
+"""Routes for the places of late-bound tasks: which flow is run there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+from pydantic import Field, JsonValue
+
+from holdfast.apps.server.answers import Out, Time, errors
+from holdfast.apps.server.case_routes import Version
+from holdfast.apps.server.desk import Operator, TheDesk, Viewer
+from holdfast.apps.server.job_routes import json_answer
+from holdfast.apps.server.models import Model
+from holdfast.apps.server.problems import Problem
+from holdfast.formats.job_public import time_text
+from holdfast.services.bind_worklets import Binding
+
+router = APIRouter(prefix="/v1", tags=["cases"])
+Place = Annotated[str, Path(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,99}$")]
+
+
+class PlaceIn(Model):
+    flow: Version
+    params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
+    """Over those that a task gives."""
+
+
+class PlaceOut(Out):
+    place: str
+    flow: str
+    params: dict[str, Any]
+    by: str
+    at: Time
+
+
+class PlacesOut(Out):
+    places: list[PlaceOut]
+
+
+def _shown(binding: Binding) -> dict[str, object]:
+    return binding._asdict() | {"at": time_text(binding.at)}
+
+
+@router.get("/places", response_model=PlacesOut, responses=errors())
+async def find_places(desk: TheDesk, who: Viewer) -> Response:
+    """Every place that has a flow."""
+    return json_answer({"places": [_shown(one) for one in await desk.services.worklets.all(who.tenant)]})
+
+
+@router.put("/places/{place}", response_model=PlaceOut, responses=errors(400, 404, body=True))
+async def bind_place(desk: TheDesk, who: Operator, place: Place, body: PlaceIn) -> Response:
+    """Bind a stored flow to a place: tasks that begin from now on run it."""
+    binding = Binding(place, body.flow, dict(body.params), who.subject, desk.services.parts.clock.now())
+    await desk.services.worklets.bind(who.tenant, binding)
+    return json_answer(_shown(binding))
+
+
+@router.delete("/places/{place}", response_model=PlaceOut, responses=errors(404))
+async def free_place(desk: TheDesk, who: Operator, place: Place) -> Response:
+    """Take the binding of a place away; the answer is what it was."""
+    before = await desk.services.worklets.binding(who.tenant, place)
+    if before is None:
+        raise Problem(404, f"no flow is bound to {place}")
+    await desk.services.worklets.bind(who.tenant, Binding(place, "", {}, who.subject, desk.services.parts.clock.now()))
+    return json_answer(_shown(before))
