@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +64,9 @@ class Shell:
         environment = {name: value for name, value in os.environ.items() if name not in self.whole()}
         environment |= {name: value for name, value in self.whole().items() if value is not None}
         command = [sys.executable, "-m", "holdfast.apps.cli", *words]
-        return subprocess.Popen(command, env=environment, cwd=self.home, **options)
+        # Who runs the tests in the background may have turned Ctrl-C off for all that they start.
+        on = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        return subprocess.Popen(command, env=environment, cwd=self.home, preexec_fn=on, **options)
 
 
 @pytest.fixture(autouse=True)

@@ -27,16 +27,16 @@ HOW_TO_GET_TEMPORAL = (
     "or name a Temporal that runs by HOLDFAST_TEMPORAL=HOST:PORT. Then start again; nothing is lost."
 )
 DIE_WITH_PARENT = (
-    "import ctypes, os, signal, sys; parent = int(sys.argv[1]);"
-    "ctypes.CDLL(None).prctl(1, signal.SIGTERM);"  # PR_SET_PDEATHSIG
+    "import ctypes, os, sys; parent, number = map(int, sys.argv[1:3]);"
+    "ctypes.CDLL(None).prctl(1, number);"  # PR_SET_PDEATHSIG
     "os.getppid() == parent or sys.exit(1);"
-    "os.execv(sys.argv[2], sys.argv[2:])"
+    "os.execv(sys.argv[3], sys.argv[3:])"
 )
 
 
-def tied(arguments: list[str]) -> list[str]:
-    """A command that the kernel ends (by SIGTERM) when we are gone, even by kill -9."""
-    return [sys.executable, "-I", "-S", "-c", DIE_WITH_PARENT, str(os.getpid()), *arguments]
+def tied(arguments: list[str], number: signal.Signals = signal.SIGTERM) -> list[str]:
+    """A command that gets this signal from the kernel when we are gone, even by kill -9."""
+    return [sys.executable, "-I", "-S", "-c", DIE_WITH_PARENT, str(os.getpid()), str(int(number)), *arguments]
 
 
 class Program(NamedTuple):
@@ -152,7 +152,7 @@ class DevServer:
         environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "LANG": "C.UTF-8"}
         with (self.folder / "log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *tied(arguments),
+                *tied(arguments, signal.SIGKILL),  # at once: the next one opens the same file
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
