@@ -36,9 +36,8 @@ async def run_worker(client: Client, *, task_queue: str, activities: Activities)
         interceptors=[SignsOfLife()],
         # Most of them wait for their turn at the store, and those of a large flow must not keep the others out.
         max_concurrent_activities=300,
-        max_heartbeat_throttle_interval=timedelta(
-            seconds=EVERY
-        ),  # else Temporal's client keeps them back until it is nearly too late
+        # Else Temporal's client keeps them back until it is nearly too late.
+        max_heartbeat_throttle_interval=timedelta(seconds=EVERY),
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=timedelta(seconds=10),
     )
