@@ -20,6 +20,8 @@ import aiohttp
 import orjson
 import uvloop
 
+from holdfast_pilot import libc
+
 BATCH = 32
 WAIT = 5
 SAY_EVERY = 0.1
@@ -135,7 +137,13 @@ class PilotProcess:
 
     def __init__(self, urls: list[str], enrol: str, many: int, per_second: float = 0.0) -> None:
         words = [sys.executable, "-m", "bench.simulated_pilots"]
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=libc.die_with_parent,
+        )
         assert self.process.stdin is not None
         given = {"urls": urls, "enrol": enrol, "many": many, "per_second": per_second}
         self.process.stdin.write(orjson.dumps(given))

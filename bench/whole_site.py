@@ -25,9 +25,9 @@ from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
+from tests.chaos.processes import free_port, launch
 
 from bench.harness import TICKS
-from bench.scale import free_port
 from holdfast.apps.settings import Settings
 from holdfast.apps.tokens import make_token
 
@@ -83,9 +83,7 @@ class Place:
     peak: int = 0
 
     def start(self) -> None:
-        with self.log.open("ab") as sink:
-            words = [sys.executable, "-m", "holdfast", *self.words]
-            self.process = subprocess.Popen(words, env=self.environment, stdout=sink, stderr=sink)
+        self.process = launch([sys.executable, "-m", "holdfast", *self.words], self.log, environment=self.environment)
 
     @property
     def cpu(self) -> float:
@@ -169,7 +167,7 @@ class WholeSite:
             assert place.process is not None
             place.process.wait()
 
-    async def answers(self, patience: float = 60.0) -> None:
+    async def answers(self, patience: float = 300.0) -> None:
         """Until every server answers."""
         for url in self.urls:
             await self.get("/v1/status", "viewer", url=url, patience=patience)

@@ -10,7 +10,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from holdfast.adapters.temporal.workflows.outside import SILENT
 
-EVERY = SILENT.total_seconds() / 4
+EVERY = SILENT.total_seconds() / 10
+"""Ten in the time in which one must come: a worker that is starved of CPU is not taken for dead."""
 
 
 class SignsOfLife(Interceptor):

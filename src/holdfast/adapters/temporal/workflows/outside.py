@@ -25,7 +25,7 @@ HISTORY = 4000
 FIRST_LOOK = 600
 """Seconds without news after which a case or shard looks itself how its jobs stand; twice as long each time after."""
 LAST_LOOK = 6 * 3600
-SILENT = timedelta(seconds=8)
+SILENT = timedelta(seconds=20)
 """An activity that has given no sign of life for so long is given to another worker: its own was killed."""
 
 REFUSED = "Refused"
