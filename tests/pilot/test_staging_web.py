@@ -90,10 +90,12 @@ def test_nothing_is_taken_from_a_server_that_nobody_vouches_for(
 
 
 def test_a_name_that_the_certificate_does_not_have_is_refused(
-    tmp_path: Path, secure_files: int, certificate: Path, asked: list[str]
+    tmp_path: Path, secure_files: int, certificate: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", secure_files))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: found)
     with pytest.raises(StagingError, match="certificate verify failed"):
-        bring(tmp_path, f"https://localhost:{secure_files}/f", certificate, private=True)
+        bring(tmp_path, f"https://data.example.org:{secure_files}/f", certificate, private=True)
     assert asked == []
 
 

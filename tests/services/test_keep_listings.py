@@ -13,6 +13,7 @@ import pytest
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.system.file_lists import SharedFiles
+from holdfast.adapters.system.results import SharedResults
 from holdfast.ports.errors import NotFound, Permanent
 from holdfast.ports.file_lists import MAX_LISTED
 from holdfast.services.keep_listings import PAGE, KeepListings, Round, Watch
@@ -108,7 +109,7 @@ async def test_many_files_that_come_together_are_told_together(store: SqlJobStor
     looks = files.looks
     for n in range(1, 50):
         files.names.append(f"/f/{n}")
-        while files.looks == looks:  # noqa: ASYNC110 - the look itself is what is waited for
+        while files.looks == looks and not told.done():  # noqa: ASYNC110 - the look itself is what is waited for
             await asyncio.sleep(0)
         looks = files.looks
         if told.done():
@@ -140,6 +141,9 @@ async def test_what_may_be_listed(tmp_path: Path) -> None:
     for path in ("link.txt", "link/x.txt", "own/x.txt", "a", "a/y.txt", "/etc/passwd"):
         with pytest.raises(Permanent):
             await shared.lines(path)
+    results = SharedResults((data,))
+    assert await results.read(str(data / "a"), "x.txt") == b"one\n\ntwo\n"
+    assert await results.read(str(data), "a") is None, "a folder is no result"
     for n in range(4):
         (data / "b" / f"{n}.txt").touch()
     with pytest.raises(Permanent, match="more than 3 files"):

@@ -66,10 +66,11 @@ class SharedFiles:
             handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise Permanent(f"{path} cannot be read: {error.strerror}") from error
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES:
+            os.close(handle)
+            raise Permanent(f"{path} is no file of at most {MAX_BYTES} bytes")
         with os.fdopen(handle, "rb") as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES:
-                raise Permanent(f"{path} is no file of at most {MAX_BYTES} bytes")
             text = file.read(MAX_BYTES)
         try:
             found = [line for line in text.decode().splitlines() if line.strip()]
