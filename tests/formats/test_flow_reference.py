@@ -15,11 +15,12 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "flows.md").read_text
 BLOCKS = [block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if not block.startswith("#")]
 FLOWS = [block for block in BLOCKS if block.startswith("holdfast")]
 SCATTERS = [line for block in BLOCKS if block.startswith("scatter") for line in block.splitlines()]
+INPUTS = [block for block in BLOCKS if block.startswith("inputs")]
 TASKS = [block for block in BLOCKS if block.startswith("  ")]
 
 
 def test_the_page_shows_something_of_each() -> None:
-    assert (len(FLOWS), len(SCATTERS), len(TASKS)) == (1, 7, 3)
+    assert (len(FLOWS), len(SCATTERS), len(INPUTS), len(TASKS)) == (1, 8, 1, 3)
 
 
 @pytest.mark.parametrize("text", FLOWS)
@@ -29,7 +30,16 @@ def test_shown_flows_can_be_run(text: str) -> None:
 
 @pytest.mark.parametrize("line", SCATTERS)
 def test_shown_scatters_are_accepted(line: str) -> None:
-    text = f"holdfast: 1\nname: f\nparams: {{samples: [a]}}\ntasks:\n  t:\n    command: [x]\n    {line}\n"
+    before = "  align: {command: [x], scatter: {s: [a]}, outputs: {bam: x.bam}}\n"
+    text = f"holdfast: 1\nname: f\nparams: {{samples: [a]}}\ntasks:\n{before}  t:\n    command: [x]\n    {line}\n"
+    assert read_flow_text(text).problems == ()
+
+
+@pytest.mark.parametrize("block", INPUTS)
+def test_shown_inputs_are_accepted(block: str) -> None:
+    before = "".join(f"  {name}: {{command: [x], outputs: {{model: m, count: c}}}}\n" for name in ("train", "count"))
+    inputs = block.replace("\n", "\n    ")
+    text = f"holdfast: 1\nname: f\ntasks:\n{before}  t:\n    command: [x]\n    scatter: {{sample: [a]}}\n    {inputs}\n"
     assert read_flow_text(text).problems == ()
 
 
