@@ -23,6 +23,7 @@ from tests.server.store_room import store_room
 from holdfast.apps.wiring import KeeperParts, WorkerParts, make_parts, run_loops, stop
 from holdfast.domain.flows.events import Verb, VerbKind
 from holdfast.domain.flows.flow_version import flow_as_plain, version_of
+from holdfast.formats.python_flow import read_python_flows
 from holdfast.formats.yaml_flow import read_flow_text
 from holdfast.ports.flow_engine import CaseStart, CaseSummary
 
@@ -82,6 +83,16 @@ class CaseSite:
         plain = flow_as_plain(read.flow)
         assert await self.engine.start(CaseStart(case, TENANT, "ada", version, read.flow.name, plain, params))
         assert version == version_of(read.flow)
+        return case
+
+    async def start_python(self, source: str, name: str, case: str | None = None, **params: object) -> str:
+        """Start a case of a Python flow as if its file were in the operator's folder."""
+        read = read_python_flows(source, "flows.py")
+        assert not read.problems
+        (flow,) = [one for one in read.flows if one.name == name]
+        version = await self.server.services.parts.flows.put_python(flow, tenant=TENANT)
+        case = case or str(uuid4())
+        assert await self.engine.start(CaseStart(case, TENANT, "ada", version, name, flow.as_plain(), params))
         return case
 
     async def verb(self, case: str, kind: VerbKind, item: str = "", **more: Any) -> Any:

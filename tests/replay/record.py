@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.live import test_cases
+from tests.live import test_cases, test_python_flows
 from tests.live.case_site import BAD, GOOD, CaseSite, case_site
 
 FOLDER = Path(__file__).parent
@@ -27,6 +27,17 @@ FLOWS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+PYTHON: dict[str, dict[str, Any]] = {
+    "wide": {},
+    "caught": {},
+    "uncaught": {},
+    "many": {"n": 12},
+    "long": {"rounds": 8},
+    "clock": {},
+}
+"""Python flows and their parameters."""
+
+
 async def record(release: str) -> None:
     with TemporaryDirectory() as folder:
         async with case_site("sqlite", Path(folder)) as site:
@@ -37,6 +48,17 @@ async def record(release: str) -> None:
                 await _keep(site, case, f"{release}-{name}")
                 if name == "scatter":
                     await _keep(site, f"{case}:many@1:0", f"{release}-shard")
+    await record_python(release)
+
+
+async def record_python(release: str) -> None:
+    with TemporaryDirectory() as folder:
+        async with case_site("sqlite", Path(folder), flows=folder, history_limit=30) as site:
+            site.fate = lambda claim: BAD if claim["name"] == "bad" else GOOD
+            for name, params in PYTHON.items():
+                case = await site.start_python(test_python_flows.SOURCE, name, **params)
+                await site.ended(case)
+                await _keep(site, case, f"{release}-python-{name}")
 
 
 async def _keep(site: CaseSite, workflow: str, name: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from holdfast.adapters.temporal.worker import WORKFLOWS, runner
+from holdfast.adapters.temporal.worker import PYTHON_WORKFLOWS, runner
 
 HISTORIES = sorted(Path(__file__).parent.glob("*.json"))
 
@@ -24,4 +24,4 @@ def history(request: pytest.FixtureRequest) -> WorkflowHistory:
 
 
 async def test_a_history_replays(history: WorkflowHistory) -> None:
-    await Replayer(workflows=WORKFLOWS, workflow_runner=runner()).replay_workflow(history)
+    await Replayer(workflows=PYTHON_WORKFLOWS, workflow_runner=runner()).replay_workflow(history)

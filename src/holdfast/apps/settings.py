@@ -54,6 +54,8 @@ class Settings(BaseModel):
     """Of `holdfast dev`: the file of Temporal's command line, unless it is on the path; `none`: jobs only."""
     temporal_namespace: str = "default"
     task_queue: str = "holdfast"
+    flows: Path | None = None
+    """Folder of Python flows that this domain runs: its server offers them by name, its workers run their code. Unset: none."""
     outputs: tuple[Path, ...] = ()
     """Folders under which pilots put outputs and this process can read them; results of tasks are read there."""
     flow_files: tuple[Path, ...] = ()

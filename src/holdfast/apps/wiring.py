@@ -19,6 +19,7 @@ from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
 from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.adapters.system.file_lists import SharedFiles
+from holdfast.adapters.system.flow_folder import FlowFolder
 from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.settings import Settings
 from holdfast.domain.jobs.outbound import Outbound
@@ -107,6 +108,8 @@ class Parts:
     staging: Outbound
     release: ReleaseClaims
     flows: KeepFlows
+    folder: FlowFolder
+    """The operator's Python flows."""
     engine: TemporalFlowEngine | None
     """None: this domain runs jobs only."""
     relay: RelayEnds | None
@@ -150,6 +153,7 @@ def make_parts(settings: Settings) -> Parts:
         staging=Outbound(settings.staging_hosts, setting="staging_hosts"),
         release=ReleaseClaims(store, pilots, writer, clock),
         flows=KeepFlows(store, clock),
+        folder=FlowFolder(settings.flows),
         engine=engine,
         relay=relay,
     )
@@ -318,7 +322,8 @@ class WorkerParts:
                 log.warning("the worker waits", detail=str(error))
                 await asyncio.sleep(1.0)
         activities = Activities(client, self.parts.store, self.jobs, self.listings, self.worklets)
-        await run_worker(client, task_queue=self.engine.task_queue, activities=activities)
+        python = self.parts.settings.flows is not None
+        await run_worker(client, task_queue=self.engine.task_queue, activities=activities, python=python)
 
 
 async def run_loops(loops: dict[str, Callable[[], Coroutine[Any, Any, None]]]) -> None:

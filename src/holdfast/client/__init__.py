@@ -1,6 +1,7 @@
 """What users import to talk to a Holdfast server."""
 
 from holdfast.client.async_client import AsyncHoldfastClient
+from holdfast.client.case_handle import CaseFailed, CaseHandle, start_flow
 from holdfast.client.errors import (
     Ambiguous,
     ApiError,
@@ -35,6 +36,8 @@ __all__ = [
     "BadRequest",
     "BadSettings",
     "CallOptions",
+    "CaseFailed",
+    "CaseHandle",
     "ClientError",
     "Conflict",
     "Executor",
@@ -52,6 +55,7 @@ __all__ = [
     "find_settings",
     "fire",
     "run",
+    "start_flow",
     "submit_many",
     "wait",
 ]

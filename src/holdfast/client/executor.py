@@ -27,6 +27,7 @@ from holdfast.client.job_future import JobFuture
 from holdfast.client.settings import find_settings
 from holdfast.client.trial import Patience
 from holdfast.formats.document_fields import duration_of, size_of
+from holdfast.formats.progress_html import progress_html
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -143,6 +144,11 @@ class Executor(futures.Executor):
         """
         return self._room.attach(job_id)
 
+    def _repr_html_(self) -> str:
+        well, bad, cancelled, count = self._room.tally()
+        words = f"{cancelled} cancelled" if cancelled else ""
+        return progress_html(f"Executor {self.name[:12]}", well=well, bad=bad, count=count - cancelled, words=words)
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - the library's own
         """Take no more calls. What was submitted runs on, also when this program ends; with `wait` it is awaited."""
         self._room.shut(wait=wait, cancel=cancel_futures)
@@ -158,6 +164,7 @@ class _Room:
         self._changed = threading.Condition()
         self._queue: deque[tuple[SpecificationJson, NewJob, JobFuture[Any]]] = deque()
         self._unfinished: set[futures.Future[Any]] = set()
+        self._well = self._bad = self._cancelled = 0
         self._shut = False
         self._sender: threading.Thread | None = None
         self._ends = EndWatch(client, {"label": f"{LABEL}={self.session}"}, name="holdfast-ends")
@@ -196,9 +203,25 @@ class _Room:
         watch.add({job["id"]: future})
         return future
 
+    def tally(self) -> tuple[int, int, int, int]:
+        """How many calls ended well, badly, were cancelled; and how many there were in all."""
+        with self._changed:
+            return (
+                self._well,
+                self._bad,
+                self._cancelled,
+                self._well + self._bad + self._cancelled + len(self._unfinished),
+            )
+
     def _forget(self, future: futures.Future[Any]) -> None:
         with self._changed:
             self._unfinished.discard(future)
+            if future.cancelled():
+                self._cancelled += 1
+            elif future.exception() is None:
+                self._well += 1
+            else:
+                self._bad += 1
             if not self._unfinished:
                 self._changed.notify_all()
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from holdfast.client.answers import Job
 from holdfast.client.errors import ClientError, TimedOut
 from holdfast.client.results import value_of
+from holdfast.formats.progress_html import facts_html
 
 T = TypeVar("T")
 
@@ -87,6 +88,13 @@ class JobFuture(Future[T]):
                 self.set_exception(error)
             else:
                 self.set_result(value)
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {"job": self._job or "not yet accepted", "state": self._state.lower()}
+        if self.done() and not self.cancelled():
+            error = self.exception()
+            facts |= {"result": repr(self.result())[:500]} if error is None else {"error": repr(error)[:500]}
+        return facts_html("a call", facts)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of job {self._job or 'not yet accepted'}: {self._state.lower()}>"

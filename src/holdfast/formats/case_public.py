@@ -30,6 +30,7 @@ def item_public(plain: Mapping[str, Any]) -> Json:
         "holders": list(plain.get("holders", ())),
         "began": time_text(plain.get("began")),
         "finished": time_text(plain.get("finished")),
+        "after": list(plain.get("after", ())),
     }
 
 

@@ -3,53 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import TypeVar
 
 from holdfast.domain.flows.finding import Finding, Place, did_you_mean
+from holdfast.domain.jobs.amounts import duration_of, size_of, whole_of
+
+__all__ = ["Fields", "depth_of", "duration_of", "size_of"]
 
 Choice = TypeVar("Choice", bound=StrEnum)
-
-_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)")
-_UNITS = {
-    "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
-    "TiB": 1 << 40,
-}  # fmt: skip
-_DURATION = re.compile(r"([0-9]{1,9}) ?(s|min|h|d)")
-_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
-SIZE_PATTERN = f"^{_SIZE.pattern}$"
-DURATION_PATTERN = f"^{_DURATION.pattern}$"
-
-
-def _whole(value: object) -> int | None:
-    """A whole number; 1.0 is one in JSON, true is none."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def size_of(value: object) -> int:
-    """Bytes: a whole number, or a text such as ``4 GiB``."""
-    whole = _whole(value)
-    if whole is not None:
-        return whole
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise ValueError("a size is a number of bytes, or such as '4 GiB' (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)")
-    return int(float(found[1]) * _UNITS[found[2]])
-
-
-def duration_of(value: object) -> int:
-    """Seconds: a whole number, or a text such as ``90 min``."""
-    whole = _whole(value)
-    if whole is not None:
-        return whole
-    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise ValueError("a time is a number of seconds, or such as '90 min' (s, min, h, d)")
-    return int(found[1]) * _SECONDS[found[2]]
 
 
 def depth_of(data: object) -> int:
@@ -135,7 +98,7 @@ class Fields:
         return {name: self.text(value, (*at, name)) for name, value in record.items()}
 
     def whole(self, data: object, at: Place) -> int:
-        whole = _whole(data)
+        whole = whole_of(data)
         if whole is None:
             self.wrong(at, f"a whole number is needed here, not {_shown(data)}")
             return 1

@@ -22,7 +22,8 @@ from holdfast.domain.flows.flow_pattern import (
     WorkletPattern,
 )
 from holdfast.domain.flows.flow_plan import FlowPlan
-from holdfast.domain.flows.flow_version import flow_from_plain, planned
+from holdfast.domain.flows.flow_version import flow_as_plain, flow_from_plain, planned
+from holdfast.formats.yaml_flow import read_flow_text
 
 Items = Sequence[Mapping[str, Any]]
 """Items as the HTTP interface shows them: ``id``, ``task``, ``state``, ``count``, ``well``, ``bad``, and of a Python flow ``after``."""
@@ -32,8 +33,8 @@ MOST = 80
 WIDTH, HEIGHT, GAP_X, GAP_Y, EDGE, HEAD = 168.0, 46.0, 44.0, 14.0, 12.0, 24.0
 LETTERS = 22
 COLOURS: Mapping[str, tuple[str, str]] = {
-    "": ("#f6f7f9", "#8a94a3"),
-    "waiting": ("#f6f7f9", "#8a94a3"),
+    "": ("#f6f7f9", "#5b6470"),
+    "waiting": ("#f6f7f9", "#5b6470"),
     "listing": ("#e8f0fe", "#2f6fd6"),
     "binding": ("#e8f0fe", "#2f6fd6"),
     "running": ("#e8f0fe", "#2f6fd6"),
@@ -103,6 +104,12 @@ def flow_picture(flow: Mapping[str, Any] | None, items: Items = (), *, title: st
         f'<title id="{name}-t">{escape(title or "a flow")}</title><desc id="{name}-d">{escape(" ".join(told))}</desc>'
         f"{''.join(body)}</svg>"
     )
+
+
+def picture_of_text(text: str, items: Items = (), *, title: str = "") -> str:
+    """The SVG of a flow in YAML with the items of a case; a text that is no such flow, as that of a Python flow, says nothing of its graph."""
+    flow = None if "holdfast:" not in text and '"holdfast"' not in text else read_flow_text(text).flow
+    return flow_picture(None if flow is None else flow_as_plain(flow), items, title=title)
 
 
 def _box(plan: FlowPlan, task: Task, known: Mapping[str, Mapping[str, Any]], *, shown: bool) -> _Box:

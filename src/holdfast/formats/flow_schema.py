@@ -12,9 +12,9 @@ from typing import Any
 from holdfast.domain.flows.flow import Late, OnFailure, WhenFailed
 from holdfast.domain.flows.flow_pattern import AtMaximum, Take
 from holdfast.domain.flows.flow_version import LANGUAGE
+from holdfast.domain.jobs.amounts import DURATION_PATTERN, SIZE_PATTERN
 from holdfast.domain.jobs.inputs import Staging
 from holdfast.domain.jobs.specification import Effects, WhenExhausted
-from holdfast.formats.document_fields import DURATION_PATTERN, SIZE_PATTERN
 from holdfast.formats.flow_json import JOB_FIELDS, KINDS
 
 Schema = dict[str, Any]

@@ -24,15 +24,23 @@ class FlowEnds:
         """Exit code and result of the only job of a round."""
         last = document.winner or document.last
         out: dict[str, Any] = {"exit_code": last.exit_code if last else None}
-        if document.tie is not None and document.tie.result and document.winner and document.winner.manifest:
-            folder = os.path.dirname(document.winner.manifest.path)
-            content = await self.results.read(folder, document.tie.result)
-            if content is not None:
-                try:
-                    out["result"] = orjson.loads(content)
-                except orjson.JSONDecodeError:
-                    out["result"] = content.decode(errors="replace")
+        if document.tie is not None and document.tie.result:
+            found = await self.result(document, document.tie.result)
+            if found is not None:
+                out["result"] = found
         return out
+
+    async def result(self, document: JobDocument, file: str) -> Any:
+        """What is in a result file of a job's winner; what is no JSON is a text. None: there is no such file."""
+        if document.winner is None or document.winner.manifest is None:
+            return None
+        content = await self.results.read(os.path.dirname(document.winner.manifest.path), file)
+        if content is None:
+            return None
+        try:
+            return orjson.loads(content)
+        except orjson.JSONDecodeError:
+            return content.decode(errors="replace")
 
 
 def ended_well(document: JobDocument) -> bool:

@@ -11,6 +11,8 @@ import orjson
 from holdfast.domain.flows.flow import Flow
 from holdfast.domain.flows.flow_plan import FlowPlan
 from holdfast.domain.flows.flow_version import flow_as_plain, flow_from_plain, planned, version_of
+from holdfast.domain.flows.grown import grown_plan
+from holdfast.domain.flows.python_flow import PythonFlow, is_python, python_from_plain
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import NotFound, Permanent
 from holdfast.ports.job_store import JobStore, Record
@@ -45,13 +47,29 @@ class KeepFlows:
         await self.store.add_records(records)
         return version
 
+    async def put_python(self, flow: PythonFlow, *, tenant: str) -> str:
+        """Store a Python flow; its version. Only what lies in the operator's folder comes here."""
+        body = {"name": flow.name, "flow": orjson.dumps(flow.as_plain()).decode()}
+        await self.store.add_records(
+            [Record(record_of(tenant, flow.version), tenant, "flow", "", self.clock.now(), body)]
+        )
+        return flow.version
+
+    async def python(self, tenant: str, version: str) -> PythonFlow:
+        """A stored Python flow; `NotFound` if there is none of this version, or it is none."""
+        plain = orjson.loads(await self.text(tenant, version))
+        if not is_python(plain):
+            raise NotFound(f"flow {version[:64]} is no Python flow")
+        return python_from_plain(plain)
+
     async def plan(self, tenant: str, version: str) -> FlowPlan:
         """A flow made ready to be run; `NotFound`."""
         known = self._plans.get((tenant, version))
         if known is not None:
             self._plans.move_to_end((tenant, version))
             return known
-        plan = planned(flow_from_plain(orjson.loads(await self.text(tenant, version))))
+        plain = orjson.loads(await self.text(tenant, version))
+        plan = grown_plan(plain["name"], version) if is_python(plain) else planned(flow_from_plain(plain))
         self._plans[tenant, version] = plan
         while len(self._plans) > KNOWN:
             self._plans.popitem(last=False)

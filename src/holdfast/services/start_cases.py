@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,9 +43,16 @@ class StartCases:
         `NotFound` if there is no such flow, `Permanent` if the parameters do not fit it.
         """
         plan = await self.flows.plan(tenant, version)
-        _check(plan.flow.params, params)
+        if plan.grown:
+            python = await self.flows.python(tenant, version)
+            plain = python.as_plain()
+            _check({*python.params, *python.needed}, python.needed, params)
+        else:
+            plain = flow_as_plain(plan.flow)
+            known = plan.flow.params
+            _check(known.keys(), [name for name, default in known.items() if default is None], params)
         case = self.ids.job() if key is None else case_keyed(tenant, key)
-        start = CaseStart(case, tenant, owner, version, plan.flow.name, flow_as_plain(plan.flow), params)
+        start = CaseStart(case, tenant, owner, version, plan.flow.name, plain, params)
         if await self.engine.start(start):
             return Started(case, created=True)
         before = await self.engine.describe(case)
@@ -54,9 +61,9 @@ class StartCases:
         return Started(case, created=False)
 
 
-def _check(known: Mapping[str, object], given: Mapping[str, object]) -> None:
-    unknown = sorted(given.keys() - known.keys())
-    missing = sorted(name for name, default in known.items() if default is None and name not in given)
+def _check(known: Set[str], needed: Iterable[str], given: Mapping[str, object]) -> None:
+    unknown = sorted(given.keys() - known)
+    missing = sorted(name for name in needed if name not in given)
     if unknown or missing:
         parts = [f"unknown: {', '.join(unknown)}"] if unknown else []
         parts += [f"missing: {', '.join(missing)}"] if missing else []

@@ -14,11 +14,12 @@ from holdfast.domain.flows.case_names import job_of, shard_of
 from holdfast.domain.flows.commands import StartCase, WorkOrder
 from holdfast.domain.flows.elements import from_text
 from holdfast.domain.flows.flow_plan import FlowPlan
+from holdfast.domain.flows.grown import grown_plan
 from holdfast.domain.flows.messages import Plain, as_plain
 from holdfast.domain.flows.shard_run import BatchEnded
 from holdfast.domain.flows.task_jobs import Member, case_params, listed_places, parameters, task_jobs
 from holdfast.domain.jobs.inputs import Input, filled, wrong_input
-from holdfast.domain.jobs.job_document import Tie
+from holdfast.domain.jobs.job_document import JobDocument, Tie
 from holdfast.domain.jobs.outbound import Outbound
 from holdfast.domain.jobs.submission import Submission
 from holdfast.ports.errors import Permanent
@@ -88,8 +89,8 @@ class SubmitFlowJobs:
 
     async def _create(self, batch: Batch, wanted: Sequence[int], *, generation: int) -> None:
         """Make the jobs at these places of a batch, some at a time."""
-        plan = await self.flows.plan(batch.tenant, batch.flow)
         order = batch.order
+        plan = await self._plan(batch.tenant, batch.flow, order)
         outputs = await self.outputs.referred(batch.tenant, batch.case, order.scope.values())
         member = await self._members(batch.tenant, plan, order, batch.first, batch.count)
         try:
@@ -119,6 +120,12 @@ class SubmitFlowJobs:
             ]
             names = [job_of(batch.case, order.work, batch.first + at) for at in some]
             await self.submitting.submit_named(submissions, names, by=f"case:{batch.case}")
+
+    async def _plan(self, tenant: str, flow: str, order: WorkOrder) -> FlowPlan:
+        """The flow of an order; one of a Python flow brings its task along."""
+        if not order.spelt:
+            return await self.flows.plan(tenant, flow)
+        return grown_plan(order.task, flow, {order.task: json.loads(order.spelt)})
 
     def _tie(self, batch: Batch, at: int, result: str) -> Tie:
         place = batch.first + at - batch.base
@@ -174,6 +181,29 @@ class SubmitFlowJobs:
         name = slip_of(batch.case, batch.order.work, batch.shard)
         found = (await self.slips.get([name])).get(name)
         return from_text(str(found.slip.body["ended"])) if found is not None else 0
+
+    async def results(self, case: str, works: Sequence[str], count: int, file: str, most: int) -> list[object]:
+        """What each job of a scatter left in its result file, in order; ``None`` for one that ended badly. Later rounds come first.
+
+        `Permanent` if they are larger than ``most`` bytes together.
+        """
+        winners: dict[int, JobDocument] = {}
+        for work in works:
+            missing = [at for at in range(count) if at not in winners]
+            stored = await self.store.get([job_of(case, work, at) for at in missing])
+            for at in missing:
+                one = stored.get(job_of(case, work, at))
+                if one is not None and one.document.winner is not None:
+                    winners[at] = one.document
+        found: list[object] = []
+        size = 0
+        for at in range(count):
+            result = await self.ends.result(winners[at], file) if at in winners else None
+            size += len(json.dumps(result))
+            if size > most:
+                raise Permanent(f"its results are larger than {most} bytes together; gather them by another job")
+            found.append(result)
+        return found
 
     async def prepare_case(self, tenant: str, case: str, flow: str, command: StartCase) -> Plain:
         """The flow, as text, and the parameters of a sub-flow's case; `NotFound` or `Permanent` if it cannot be run."""

@@ -50,6 +50,7 @@ class Activities:
             self.list_files,
             self.report,
             self.tell_many,
+            self.read_results,
         )
 
     def waiting(self) -> Sequence[Callable[..., Any]]:
@@ -122,6 +123,13 @@ class Activities:
         record = Record(f"case:{case}:{given['id']}", given["tenant"], "case-event", case, given["at"], body)
         with _refusing():
             await self.store.add_records([record])
+
+    @activity.defn(name="read_results")
+    async def read_results(self, given: Plain) -> list[Any]:
+        with _refusing():
+            return await self.jobs.results(
+                given["case"], given["works"], given["count"], given["result"], given["most"]
+            )
 
     @activity.defn(name="tell_many")
     async def tell_many(self, given: Plain) -> None:

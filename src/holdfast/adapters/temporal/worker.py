@@ -3,34 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from holdfast.adapters.temporal.activities import Activities
+from holdfast.adapters.temporal.flow_engine import python_queue
 from holdfast.adapters.temporal.signs_of_life import EVERY, SignsOfLife
 from holdfast.adapters.temporal.workflows.case import CaseWorkflow
 from holdfast.adapters.temporal.workflows.outside import waiting_queue
+from holdfast.adapters.temporal.workflows.python_case import PythonCaseWorkflow
 from holdfast.adapters.temporal.workflows.shard import ShardWorkflow
 
 WORKFLOWS = (CaseWorkflow, ShardWorkflow)
+PYTHON_WORKFLOWS = (*WORKFLOWS, PythonCaseWorkflow)
 STICKY = timedelta(seconds=5)
 """How long a workflow waits for the worker that ran it last, before any other may go on with it: so long it stands still when that one was killed."""
 
 
 def runner() -> SandboxedWorkflowRunner:
-    """The sandbox, without a copy of the domain for each workflow: it is pure."""
-    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("holdfast.domain"))
+    """The sandbox, without a copy of the domain for each workflow: it is pure. So is what Python flows import."""
+    known = SandboxRestrictions.default.with_passthrough_modules("holdfast.domain", "holdfast.flows")
+    return SandboxedWorkflowRunner(restrictions=known)
 
 
-async def run_worker(client: Client, *, task_queue: str, activities: Activities) -> None:
-    """Work off one task queue, and beside it wait for what cases wait for, until cancelled."""
+async def run_worker(client: Client, *, task_queue: str, activities: Activities, python: bool = False) -> None:
+    """Work off one task queue, and beside it wait for what cases wait for, until cancelled; with ``python`` the queue of Python flows too."""
+    async with asyncio.TaskGroup() as group:
+        for queue, workflows in [(task_queue, WORKFLOWS), (python_queue(task_queue), PYTHON_WORKFLOWS)][
+            : 2 if python else 1
+        ]:
+            for worker in _workers(client, queue, workflows, activities):
+                group.create_task(worker.run())
+
+
+def _workers(
+    client: Client, task_queue: str, workflows: Sequence[type[Any]], activities: Activities
+) -> tuple[Worker, Worker]:
     working = Worker(
         client,
         task_queue=task_queue,
-        workflows=WORKFLOWS,
+        workflows=workflows,
         activities=activities.all(),
         workflow_runner=runner(),
         interceptors=[SignsOfLife()],
@@ -50,6 +67,4 @@ async def run_worker(client: Client, *, task_queue: str, activities: Activities)
         max_concurrent_activities=1000,
         max_concurrent_activity_task_polls=2,
     )
-    async with asyncio.TaskGroup() as group:
-        group.create_task(working.run())
-        group.create_task(waiting.run())
+    return working, waiting

@@ -25,6 +25,7 @@ from holdfast.services.start_cases import StartCases
 
 router = APIRouter(prefix="/v1", tags=["cases"])
 Version = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+FlowName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 CaseState = Literal[
     "running", "suspended", "stopping", "compensating", "finished", "completed", "forced_complete", "failed", "removed", "undone",
     "terminated", "broken",
@@ -43,8 +44,21 @@ class FlowOut(Out):
 
 class FlowWholeOut(FlowOut):
     text: str
-    """In YAML."""
+    """In YAML; of a Python flow its source."""
     holders: list[str]
+
+
+class PythonFlowOut(FlowOut):
+    params: dict[str, Any]
+    needed: list[str]
+    """The parameters that a case must give."""
+    description: str
+
+
+class PythonFlowsOut(Out):
+    flows: list[PythonFlowOut]
+    problems: list[str]
+    """What is wrong with files in the folder."""
 
 
 class GateOut(Out):
@@ -52,7 +66,8 @@ class GateOut(Out):
 
 
 class CaseIn(Model):
-    flow: Version
+    flow: Version | FlowName
+    """The version of a stored flow, or the name of a Python flow."""
     params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
 
 
@@ -89,6 +104,8 @@ class ItemOut(Out):
     holders: list[str]
     began: Time | None
     finished: Time | None
+    after: list[str]
+    """Of a Python flow: the items that had ended when this one began."""
 
 
 class CaseWholeOut(CaseOut):
@@ -175,12 +192,32 @@ async def store_flow(desk: TheDesk, who: Submitter, body: FlowIn) -> Response:
     return json_answer({"version": version, "name": read.flow.name}, 201)
 
 
+@router.get("/flows", response_model=PythonFlowsOut, responses=errors())
+async def python_flows(desk: TheDesk, who: Viewer) -> Response:
+    """The Python flows in the operator's folder, which are started by their names."""
+    folder = desk.services.parts.folder
+    found = [
+        {
+            "name": flow.name,
+            "version": flow.version,
+            "params": dict(flow.params),
+            "needed": list(flow.needed),
+            "description": flow.description,
+        }
+        for flow in folder.flows().values()
+    ]
+    return json_answer({"flows": found, "problems": list(folder.problems)})
+
+
 @router.get("/flows/{version}", response_model=FlowWholeOut, responses=errors(404))
 async def read_flow(desk: TheDesk, who: Viewer, version: str) -> Response:
     """A stored flow, and who holds all its cases."""
     plan = await desk.services.parts.flows.plan(who.tenant, _version(version))
     holders = await desk.services.gates.holders(who.tenant, version)
-    text = write_flow_text(plan.flow)
+    python = plan.grown
+    text = (
+        (await desk.services.parts.flows.python(who.tenant, version)).source if python else write_flow_text(plan.flow)
+    )
     return json_answer({"version": version, "name": plan.flow.name, "text": text, "holders": list(holders)})
 
 
@@ -206,11 +243,17 @@ async def start_case(
     body: CaseIn,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
-    """Start a case of a stored flow."""
+    """Start a case of a stored flow, or of a Python flow by its name; it is pinned to the flow as it is now."""
     parts = desk.services.parts
+    version = body.flow
+    if re.fullmatch(r"[0-9a-f]{64}", version) is None:
+        python = parts.folder.flows().get(version)
+        if python is None:
+            raise Problem(404, f"there is no Python flow {version}; GET /v1/flows lists those that there are")
+        version = await parts.flows.put_python(python, tenant=who.tenant)
     starting = StartCases(parts.flows, _engine(desk), parts.ids)
     started = await starting.start(
-        body.flow, dict(body.params), tenant=who.tenant, owner=who.subject, key=idempotency_key or None
+        version, dict(body.params), tenant=who.tenant, owner=who.subject, key=idempotency_key or None
     )
     return json_answer({"id": started.case, "created": started.created}, 201)
 

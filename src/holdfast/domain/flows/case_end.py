@@ -20,7 +20,7 @@ def step_case(draft: Draft) -> bool:
     run = draft.run
     root = [item for item in draft.items.values() if not item.block]
     if run.phase is Phase.RUNNING:
-        if run.holders or not all(item.ended for item in root):
+        if run.open or run.holders or not all(item.ended for item in root):
             return False
         if run.failed:
             draft.set(phase=Phase.COMPENSATING, ending=Ending.FAIL)
@@ -89,7 +89,7 @@ def finish_removed(draft: Draft) -> None:
 def _finish(draft: Draft, outcome: Outcome) -> None:
     values = values_in(draft, ("",))
     well = outcome in (Outcome.COMPLETED, Outcome.FORCED_COMPLETE)
-    outputs = filled_map(draft.plan.flow.outputs, values) if well else {}
+    outputs = {**draft.run.outputs, **filled_map(draft.plan.flow.outputs, values)} if well else {}
     if draft.plan.flow.deadline is not None:
         draft.say(CancelTimer(CASE_TIMER))
     draft.set(phase=Phase.FINISHED, outcome=outcome, outputs=outputs)

@@ -38,6 +38,8 @@ class WorkOrder:
     """The value of every reference in the task that is not to its own elements."""
     changes: Mapping[str, object] = field(default_factory=dict)
     """Fields of the task that a person or a rule replaced for this round."""
+    spelt: str = ""
+    """The task itself, where no stored flow has it: that of a Python flow. As text, since the order of names in it counts."""
 
 
 @dataclass(frozen=True, slots=True)

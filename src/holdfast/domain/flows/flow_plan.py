@@ -64,6 +64,8 @@ class FlowPlan:
     """Bytes of JSON that one task's result may have: the same for every order of events."""
     undo_limit: int = MAX_UNDO
     """Bytes of JSON that one compensation may remember."""
+    grown: bool = False
+    """Of a Python flow: its tasks are those that the case has asked for by now."""
 
 
 def most_compensations(tasks: tuple[Task, ...]) -> int:

@@ -228,6 +228,8 @@ class FlowRun:
     restarts: int = 0
     outcome: Outcome | None = None
     outputs: Mapping[str, object] = field(default_factory=dict)
+    open: bool = False
+    """Of a Python flow: its function has not returned, more items may come."""
 
     @property
     def version(self) -> str:
@@ -236,7 +238,7 @@ class FlowRun:
 
     def as_plain(self) -> dict[str, Any]:
         """As JSON types, with the version of the flow that it belongs to."""
-        return {
+        out = {
             "format": FORMAT,
             "version": self.plan.version,
             "case": self.case,
@@ -258,6 +260,7 @@ class FlowRun:
             "outcome": self.outcome.value if self.outcome else None,
             "outputs": self.outputs,
         }
+        return out | {"open": True} if self.open else out
 
     @classmethod
     def from_plain(cls, plan: FlowPlan, data: Mapping[str, Any]) -> FlowRun:
@@ -287,6 +290,7 @@ class FlowRun:
             restarts=data["restarts"],
             outcome=Outcome(data["outcome"]) if data["outcome"] else None,
             outputs=data["outputs"],
+            open=data.get("open", False),
         )
 
 

@@ -99,14 +99,14 @@ def _sorted(value: object) -> Any:
 
 
 def _tasks_as_plain(tasks: tuple[Task, ...]) -> Plain:
-    return {task.name: _task_as_plain(task) for task in tasks}
+    return {task.name: task_as_plain(task) for task in tasks}
 
 
 def _tasks_from_plain(data: Mapping[str, Any]) -> tuple[Task, ...]:
-    return tuple(_task_from_plain(name, task) for name, task in data.items())
+    return tuple(task_from_plain(name, task) for name, task in data.items())
 
 
-def _task_as_plain(task: Task) -> Plain:
+def task_as_plain(task: Task) -> Plain:
     out: Plain = {}
     if task.after:
         out["after"] = list(task.after)
@@ -128,7 +128,7 @@ def _task_as_plain(task: Task) -> Plain:
     return out
 
 
-def _task_from_plain(name: str, data: Mapping[str, Any]) -> Task:
+def task_from_plain(name: str, data: Mapping[str, Any]) -> Task:
     compensate = data.get("compensate")
     return Task(
         name=name,

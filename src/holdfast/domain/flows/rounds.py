@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -45,6 +46,7 @@ from holdfast.domain.flows.flow_pattern import (
     WorkletPattern,
 )
 from holdfast.domain.flows.flow_run import Item, ItemState
+from holdfast.domain.flows.flow_version import task_as_plain
 from holdfast.domain.flows.scope import bound, filled_map, size_of, values_for
 from holdfast.domain.flows.shard_run import SHARD_JOBS, ShardCancelled, ShardCommand, SubmitBatch, advance_shard
 from holdfast.domain.flows.shard_run import ShardGrew as OwnGrew
@@ -129,7 +131,12 @@ def order_for(draft: Draft, item: Item) -> WorkOrder:
         listings={name: listing for name, (listing, _) in item.listings.items()},
         scope=bound(draft, item, draft.place(item).wants),
         changes=item.changes,
+        spelt=_spelt(draft, item.task),
     )
+
+
+def _spelt(draft: Draft, task: str) -> str:
+    return json.dumps(task_as_plain(draft.plan.tasks[task].task)) if draft.plan.grown else ""
 
 
 def open_round(draft: Draft, item: Item) -> None:
@@ -324,6 +331,7 @@ def run_entry(draft: Draft, entry: Entry) -> Entry:
         sizes=entry.sizes,
         listings=entry.listings,
         scope={**entry.scope, **params},
+        spelt=_spelt(draft, entry.task),
     )
     return replace(entry, fan=_open(draft, order, entry.pieces, (), wait=True))
 

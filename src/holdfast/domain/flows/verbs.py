@@ -130,6 +130,8 @@ def _on_case(draft: Draft, verb: Verb) -> str:
 
 def _end_case(draft: Draft, verb: Verb) -> str:
     ending = _ENDINGS[verb.kind]
+    if draft.plan.grown and ending is Ending.RESTART:
+        return "a case of a Python flow cannot be begun again; start a new one"
     if draft.run.phase is Phase.COMPENSATING:
         if ending is not Ending.REMOVE:
             return "the case is being compensated"
@@ -159,6 +161,8 @@ def _raise(draft: Draft, item: Item | None, verb: Verb) -> str:
 
 
 def _on_item(draft: Draft, item: Item, verb: Verb) -> str:
+    if draft.plan.grown and item.ended and verb.kind is not VerbKind.RAISE:
+        return f"the item has ended ({item.state}), and its Python flow has gone on from there"
     match verb.kind:
         case VerbKind.RAISE:
             return _raise(draft, item, verb)

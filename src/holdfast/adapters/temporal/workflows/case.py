@@ -34,6 +34,7 @@ from holdfast.domain.flows.events import (
     VerbKind,
     WorkRefused,
 )
+from holdfast.domain.flows.flow_plan import FlowPlan
 from holdfast.domain.flows.flow_run import FlowRun, Phase, fan_of
 from holdfast.domain.flows.flow_version import flow_from_plain, planned
 from holdfast.domain.flows.messages import as_plain, command_from_plain, event_from_plain
@@ -48,7 +49,7 @@ class CaseWorkflow:
     @workflow.init
     def __init__(self, given: Plain) -> None:
         self.given = given
-        plan = planned(flow_from_plain(json.loads(given["flow"])))
+        plan = self._plan(given)
         self.inbox: deque[Event] = deque(event_from_plain(one) for one in given.get("inbox", ()))
         self.timers: dict[str, int] = dict(given.get("timers", {}))
         self.answers: dict[str, AnswerVerb] = {}
@@ -62,6 +63,8 @@ class CaseWorkflow:
             self.finish = finish
         self.news = 0
         self.standing = ""
+        self.woken = False
+        """Something changed without an event: the loop has to look."""
         self.tie: Plain = {name: given[name] for name in ("case", "tenant", "owner")} | {"flow": plan.version}
         self.carrier = Carrier(given, self.tie, self.tasks, self.inbox)
         if "run" in given:
@@ -71,15 +74,22 @@ class CaseWorkflow:
         elif "undo" in given:
             self.flow_run, self.first = undo_run(FlowRun.from_plain(plan, given["undo"]), at=outside.now())
         else:
-            self.flow_run, self.first = start_run(
-                plan, case=given["case"], at=outside.now(), params=given.get("params", {})
-            )
+            self.flow_run, self.first = self._start(plan, given)
             for holder in given.get("holders", ()):
                 verb = Verb(outside.now(), f"start:{holder}", VerbKind.SUSPEND, by=holder, holder=holder)
                 self.inbox.append(verb)
 
     @workflow.run
     async def run(self, given: Plain) -> Plain:
+        return await self._loop(given)
+
+    def _plan(self, given: Plain) -> FlowPlan:
+        return planned(flow_from_plain(json.loads(given["flow"])))
+
+    def _start(self, plan: FlowPlan, given: Plain) -> tuple[FlowRun, tuple[Command, ...]]:
+        return start_run(plan, case=given["case"], at=outside.now(), params=given.get("params", {}))
+
+    async def _loop(self, given: Plain) -> Plain:
         self.carrier.resume()
         for timer, at in list(self.timers.items()):
             self._sleep(timer, at)
@@ -90,10 +100,12 @@ class CaseWorkflow:
             self.tasks.check()
             while self.inbox:
                 self._take(self.inbox.popleft())
+            self.woken = False
+            self._look_at_length(limits["history"])
             self._show_standing()
             if self.finish is not None and not self.carrier.outbox and workflow.all_handlers_finished():
                 break
-            if outside.too_long(limits["history"]) and workflow.all_handlers_finished():
+            if self._may_continue(limits["history"]):
                 workflow.continue_as_new(self._carried())
             await workflow.wait_condition(lambda: self._something_to_do(limits["history"]))
         self.tasks.stop()
@@ -127,10 +139,16 @@ class CaseWorkflow:
         return self.flow_run.as_plain()
 
     def _something_to_do(self, limit: int) -> bool:
-        if self.inbox or self.tasks.error is not None:
+        if self.inbox or self.woken or self.tasks.error is not None:
             return True
         done = self.finish is not None and not self.carrier.outbox
-        return (done or outside.too_long(limit)) and workflow.all_handlers_finished()
+        return (done and workflow.all_handlers_finished()) or self._may_continue(limit)
+
+    def _may_continue(self, limit: int) -> bool:
+        return outside.too_long(limit) and workflow.all_handlers_finished()
+
+    def _look_at_length(self, limit: int) -> None:
+        """A case that can continue at any time need not be looked after."""
 
     def _take(self, event: Event) -> None:
         self.flow_run, commands = advance(self.flow_run, event)

@@ -19,6 +19,8 @@ VERB = "verb"
 STATE = "state"
 CASE = "case"
 SHARD = "shard"
+PYTHON_CASE = "python-case"
+CASES = (CASE, PYTHON_CASE)
 
 HISTORY = 4000
 """Events after which a run continues as new; far below the 8,000 that we allow and the 51,200 that Temporal does."""

@@ -1,0 +1,66 @@
+"""What an awaited job gives, or raises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+
+class JobFailed(Exception):
+    """A job, or too many of a scatter, ended badly after its last attempt, or someone removed it. Catch it as any exception; uncaught, the case fails."""
+
+    def __init__(self, item: str, reason: str, *, exit_code: int | None = None, bad: int = 1, count: int = 1) -> None:
+        super().__init__(f"{item}: {reason}" if reason else item)
+        self.item = item
+        self.reason = reason
+        self.exit_code = exit_code
+        self.bad = bad
+        self.count = count
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of a job, to be used in the commands and inputs of others; where the file is, is filled in when those begin."""
+
+    item: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"${{tasks.{self.item}.outputs.{self.name}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs(Mapping[str, str]):
+    """The outputs of a job by their names, as texts that stand for the files."""
+
+    item: str
+    names: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self.names:
+            raise KeyError(f"{self.item} has no output {name!r}; it has {', '.join(self.names) or 'none'}")
+        return str(Output(self.item, name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A job, or all jobs of a scatter, that ended well."""
+
+    item: str
+    state: str = "completed"
+    """``completed``; ``forced_complete`` or ``skipped`` if a person said so, and then there is no result."""
+    result: object = None
+    """What was in the job's result file."""
+    results: tuple[object, ...] = ()
+    """Of a scatter of at most 500 jobs with a result file: what was in each, in order; ``None`` for one that ended badly."""
+    exit_code: int | None = None
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    well: int = 1
+    bad: int = 0
+    count: int = 1

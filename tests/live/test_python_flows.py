@@ -1,0 +1,213 @@
+"""Python flows as cases on a real Temporal and a real store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.live.case_site import BAD, GOOD, CaseSite, case_site
+from tests.server.running import until
+
+from holdfast.domain.flows.events import VerbKind
+
+pytestmark = pytest.mark.live
+
+SOURCE = '''
+import time
+from holdfast.flows import JobFailed, checkpoint, flow, gather, job, restored, scatter
+
+@flow
+async def chain(n: int = 2):
+    """One after the other."""
+    for number in range(n):
+        await job("step", ["echo", str(number)])
+    return {"done": n}
+
+@flow
+async def wide():
+    first = await job("first", "echo $HOME ${HOME}")
+    left, right = await gather(job("left", ["l"]), job("right", ["r"]))
+    return [first.exit_code, left.item, right.item]
+
+@flow
+async def caught():
+    try:
+        await job("bad", ["x"])
+    except JobFailed as error:
+        await job("instead", ["y"])
+        return {"item": error.item, "code": error.exit_code}
+
+@flow
+async def uncaught():
+    await job("done", ["x"], compensate=["undo"])
+    await job("bad", ["x"])
+
+@flow
+async def forgotten():
+    job("bad", ["x"])
+
+@flow
+async def many(n: int):
+    all = await scatter("many", ["x", "${at}"], {"at": range(n)}, tolerate=1)
+    return {"count": all.count, "well": all.well, "bad": all.bad}
+
+@flow
+async def long(rounds: int):
+    at = restored({"round": 0})
+    while at["round"] < rounds:
+        await job("step", ["x"])
+        at = {"round": at["round"] + 1}
+        await checkpoint(at)
+    return at
+
+@flow
+async def endless(rounds: int):
+    for _ in range(rounds):
+        await job("step", ["x"])
+
+@flow
+async def clock():
+    await job("step", ["x"])
+    time.sleep(1)
+
+@flow
+async def reader():
+    open("/etc/passwd")
+
+@flow
+async def held():
+    await job("held", ["x"], when_failed="hold")
+    await job("last", ["x"])
+'''
+
+
+def line_of(text: str) -> int:
+    """The last line of the source that has this text."""
+    return max(number for number, line in enumerate(SOURCE.splitlines(), 1) if text in line)
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[CaseSite]:
+    async with case_site("sqlite", tmp_path, flows=tmp_path) as site:
+        yield site
+
+
+async def test_jobs_one_after_the_other(site: CaseSite) -> None:
+    case = await site.start_python(SOURCE, "chain", n=3)
+    end = await site.result(case)
+    assert end == {"outcome": "completed", "outputs": {"done": 3}, "reason": ""}
+    assert site.ran == ["step", "step-2", "step-3"]
+    assert await site.items(case) == {"step": "completed", "step-2": "completed", "step-3": "completed"}
+
+
+async def test_side_by_side(site: CaseSite) -> None:
+    case = await site.start_python(SOURCE, "wide")
+    assert (await site.result(case))["outputs"] == {"result": [0, "left", "right"]}
+    state = await site.engine.state(case)
+    assert {one["id"]: one["after"] for one in state["items"]} == {"first": [], "left": ["first"], "right": ["first"]}
+
+
+async def test_a_failed_job_is_an_exception(site: CaseSite) -> None:
+    site.fate = lambda claim: BAD if claim["name"] == "bad" else GOOD
+    case = await site.start_python(SOURCE, "caught")
+    assert await site.result(case) == {"outcome": "completed", "outputs": {"item": "bad", "code": 1}, "reason": ""}
+    assert site.ran == ["bad", "instead"]
+
+
+async def test_uncaught_it_fails_the_case_which_is_compensated(site: CaseSite) -> None:
+    site.fate = lambda claim: BAD if claim["name"] == "bad" else GOOD
+    case = await site.start_python(SOURCE, "uncaught")
+    end = await site.result(case)
+    assert end["outcome"] == "failed"
+    assert end["reason"].startswith(f"flows.py, line {line_of('undo') + 1}: bad: job ")
+    assert site.ran == ["done", "bad", "done"]
+    assert (await site.engine.describe(case)).state == "failed"
+
+
+async def test_a_failure_that_nobody_awaits_is_not_lost(site: CaseSite) -> None:
+    site.fate = lambda _claim: BAD
+    case = await site.start_python(SOURCE, "forgotten")
+    end = await site.result(case)
+    assert end["outcome"] == "failed"
+    assert "bad: job " in end["reason"]
+
+
+@pytest.mark.parametrize("n", [7, 600])
+async def test_a_scatter_and_its_shards(site: CaseSite, n: int) -> None:
+    site.fate = lambda claim: BAD if claim["index"] == 3 else GOOD
+    case = await site.start_python(SOURCE, "many", n=n)
+    assert (await site.result(case))["outputs"] == {"count": n, "well": n - 1, "bad": 1}
+    assert len(site.ran) == n
+
+
+async def test_what_is_not_for_flows_is_said_with_its_line(site: CaseSite) -> None:
+    clock = await site.start_python(SOURCE, "clock")
+    reader = await site.start_python(SOURCE, "reader")
+    said = "is not for flows: what a flow does must be the same in every replay; do it in a job"
+    assert (await site.result(clock))["reason"] == f"flows.py, line {line_of('time.sleep')}: time.sleep {said}"
+    assert (await site.result(reader))["reason"] == f"flows.py, line {line_of('open(')}: open() {said}"
+
+
+async def test_an_item_held_for_a_person_goes_on_by_a_verb(site: CaseSite) -> None:
+    site.fate = lambda _claim: BAD
+    case = await site.start_python(SOURCE, "held")
+    await site.item_is(case, "held", "faulted")
+    site.fate = lambda _claim: GOOD
+    assert (await site.verb(case, VerbKind.REDO, "held")).accepted
+    assert (await site.result(case))["outcome"] == "completed"
+    assert site.ran == ["held", "held", "last"]
+
+
+async def test_a_case_is_suspended_continued_and_removed(site: CaseSite) -> None:
+    site.hold_back = lambda _claim: True
+    case = await site.start_python(SOURCE, "chain", n=2)
+    await site.item_is(case, "step", "running")
+    assert (await site.verb(case, VerbKind.SUSPEND, holder="eve")).accepted
+
+    async def kept() -> bool:
+        return len(site.kept) == 1
+
+    await until(kept, "the claim")
+    await site.let_go()
+    site.hold_back = lambda _claim: False
+    assert (await site.verb(case, VerbKind.CONTINUE, holder="eve")).accepted
+    await site.item_is(case, "step-2", "running", "completed")
+    refused = await site.verb(case, VerbKind.REDO, "step")
+    assert not refused.accepted
+    await site.ended(case)
+
+    site.hold_back = lambda _claim: True
+    case = await site.start_python(SOURCE, "chain", n=2)
+    await site.item_is(case, "step", "running")
+    assert (await site.verb(case, VerbKind.REMOVE)).accepted
+    assert (await site.result(case))["outcome"] == "removed"
+
+
+async def test_a_removed_item_is_an_exception(site: CaseSite) -> None:
+    site.hold_back = lambda claim: claim["name"] == "bad"
+    case = await site.start_python(SOURCE, "caught")
+    await site.item_is(case, "bad", "running")
+    assert (await site.verb(case, VerbKind.REMOVE, "bad")).accepted
+    assert (await site.result(case))["outputs"] == {"item": "bad", "code": None}
+
+
+@pytest.fixture
+async def short(tmp_path: Path) -> AsyncIterator[CaseSite]:
+    """A site on which histories are short."""
+    async with case_site("sqlite", tmp_path, flows=tmp_path, history_limit=30) as site:
+        yield site
+
+
+async def test_a_long_loop_continues_as_new_at_its_checkpoints(short: CaseSite) -> None:
+    case = await short.start_python(SOURCE, "long", rounds=12)
+    assert (await short.result(case))["outputs"] == {"round": 12}
+    assert short.ran == ["step", *(f"step-{number}" for number in range(2, 13))]
+    assert await short.runs(case) > 1
+
+
+async def test_without_a_checkpoint_a_long_loop_is_refused(short: CaseSite) -> None:
+    case = await short.start_python(SOURCE, "endless", rounds=50)
+    end = await short.result(case)
+    assert end["outcome"] == "failed"
+    assert end["reason"].startswith("its history has more than 60 events: call 'await checkpoint(state)'")
