@@ -5,6 +5,8 @@ A job that dies is tried again from the last model, not from the beginning; a lo
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.flows import checkpoint, flow, job, restored
 
 TRAIN = """
@@ -17,9 +19,9 @@ printf '{"loss": %s}' "$loss" > loss.json
 
 
 @flow
-async def training(epochs: int = 40, per_job: int = 5, patience: float = 0.001):
+async def training(epochs: int = 40, per_job: int = 5, patience: float = 0.001) -> dict[str, Any]:
     """Train, some epochs a job, until the loss no longer falls; then export the best model."""
-    at = restored({"epoch": 0, "loss": None, "model": ""})
+    at: dict[str, Any] = restored({"epoch": 0, "loss": None, "model": ""})
     while at["epoch"] < epochs:
         trained = await job(
             "train",

@@ -7,15 +7,17 @@ holdfast run until_converged --param tolerance=0.001
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.flows import JobFailed, checkpoint, flow, job, restored, scatter
 
 TRY = """echo "$1 $2" | awk '{printf "{\\"x\\": %.6f, \\"error\\": %.6f}", $1, ($1 - 0.73)^2}' > try.json"""
 
 
 @flow
-async def until_converged(tolerance: float = 0.0001, width: int = 5, at_most: int = 50):
+async def until_converged(tolerance: float = 0.0001, width: int = 5, at_most: int = 50) -> dict[str, Any]:
     """Look for the smallest error on a grid, then on a finer one around the best, until it is small enough."""
-    at = restored({"x": 0.5, "step": 0.25, "error": 1.0, "rounds": 0})
+    at: dict[str, Any] = restored({"x": 0.5, "step": 0.25, "error": 1.0, "rounds": 0})
     while at["error"] > tolerance and at["rounds"] < at_most:
         grid = [round(at["x"] + at["step"] * (place - width // 2), 6) for place in range(width)]
         tries = await scatter(

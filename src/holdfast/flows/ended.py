@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 class JobFailed(Exception):
@@ -55,9 +56,9 @@ class Ended:
     item: str
     state: str = "completed"
     """``completed``; ``forced_complete`` or ``skipped`` if a person said so, and then there is no result."""
-    result: object = None
+    result: Any = None
     """What was in the job's result file."""
-    results: tuple[object, ...] = ()
+    results: tuple[Any, ...] = ()
     """Of a scatter of at most 500 jobs with a result file: what was in each, in order; ``None`` for one that ended badly."""
     exit_code: int | None = None
     outputs: Mapping[str, str] = field(default_factory=dict)
