@@ -66,14 +66,25 @@ async def _run_parts(
     keeper = asyncio.create_task(run_loops(loops))
     try:
         user = re.sub(r"[^A-Za-z0-9._@+-]", "-", getpass.getuser())[:64] or "me"
-        invited = await services.sessions.invite(subject=user, tenant="default")
-        _welcome(settings, slots, user, f"{settings.public_url}/login?once={invited.once}", missing)
+        _welcome(settings, slots, user, await _link(services, user), missing)
         await until_told()
     finally:
         await _stop_pilot(pilot)
         server.should_exit = True
         await serving
         await stop(keeper)
+
+
+async def _link(services: ServerParts, user: str) -> str:
+    """A link for a browser; empty if the store is too busy to keep one, as it may be after a crash."""
+    for _ in range(5):
+        try:
+            invited = await services.sessions.invite(subject=user, tenant="default")
+        except Transient:
+            await asyncio.sleep(1.0)
+        else:
+            return f"{services.parts.settings.public_url}/login?once={invited.once}"
+    return ""
 
 
 async def _ready(temporal: DevServer) -> str:
@@ -172,7 +183,8 @@ def _welcome(settings: Settings, slots: int, user: str, link: str, missing: str)
     write_private(where.dev, f'server = "{settings.public_url}"')
     say = partial(Console(stderr=True, highlight=False).print, soft_wrap=True)
     say(f"[bold]Holdfast[/bold] runs at {settings.public_url}, with {slots} places for jobs.")
-    say(f"To look at it in a browser, once and within ten minutes (later: holdfast link):\n  {link}")
+    if link:
+        say(f"To look at it in a browser, once and within ten minutes (later: holdfast link):\n  {link}")
     say(f"Your token is in {where.dev_token} (the command finds it there). Everything is kept in {settings.state}.")
     with suppress(BadSettings):
         server = find_server(None, os.environ, Path.cwd(), where)

@@ -117,6 +117,9 @@ def dev(
     folder: Annotated[Path | None, typer.Option("--state", help="Where everything is kept.")] = None,
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8470,
     slots: Annotated[int, typer.Option(min=1, max=256, help="Jobs that run at once.")] = 2,
+    flows: Annotated[
+        Path | None, typer.Option(help="Folder of Python flows that you trust; run by their names.")
+    ] = None,
     verbose: Verbose = False,
 ) -> None:
     """Everything on a laptop: server, worker, keeper, a pilot and Temporal, on SQLite. Ctrl-C stops it; nothing is lost."""
@@ -124,7 +127,7 @@ def dev(
     from holdfast.apps.settings import load
 
     _logs(verbose=verbose)
-    _run(run_dev(load(state=folder, port=port), slots=slots, verbose=verbose))
+    _run(run_dev(load(state=folder, port=port, flows=flows), slots=slots, verbose=verbose))
 
 
 @app.command(rich_help_panel="Look at the installation")
