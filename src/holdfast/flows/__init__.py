@@ -1,7 +1,20 @@
 """What a Python flow imports: an ``async`` function whose jobs are awaited, with loops and ``if`` as they are."""
 
-from holdfast.flows.asking import checkpoint, gather, job, now, restored, scatter
+from holdfast.flows.asking import checkpoint, files, gather, job, lines, now, restored, scatter
 from holdfast.flows.ended import Ended, JobFailed, Output
 from holdfast.flows.function import flow
 
-__all__ = ["Ended", "JobFailed", "Output", "checkpoint", "flow", "gather", "job", "now", "restored", "scatter"]
+__all__ = [
+    "Ended",
+    "JobFailed",
+    "Output",
+    "checkpoint",
+    "files",
+    "flow",
+    "gather",
+    "job",
+    "lines",
+    "now",
+    "restored",
+    "scatter",
+]

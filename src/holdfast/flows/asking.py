@@ -6,10 +6,11 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from holdfast.domain.flows.flow import Compensation, Deadline, Task, WhenFailed
-from holdfast.domain.flows.flow_pattern import Dimension, JobPattern, ListOf, RangeOf
+from holdfast.domain.flows.flow_pattern import Dimension, FilesOf, JobPattern, LinesOf, ListOf, RangeOf, Source
 from holdfast.domain.flows.job_check import check_job
 from holdfast.domain.jobs.amounts import duration_of, size_of
 from holdfast.domain.jobs.resources import Resources
@@ -19,6 +20,14 @@ from holdfast.flows.desk import Desk, Work, desk
 T = TypeVar("T")
 Command = str | Sequence[str]
 """A text is a line for the shell; a list is a command with its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Elements that are listed when the scatter begins, and not carried in the case."""
+
+    source: FilesOf | LinesOf
+
 
 MAX_ELEMENTS_BYTES = 65_536
 """Bytes of JSON that the values of a scatter may have; a range has none."""
@@ -37,8 +46,18 @@ def job(name: str, command: Command, **fields: Any) -> Work:
     return _begin(name, command, {}, 0, fields)
 
 
+def files(pattern: str) -> Listing:
+    """For `scatter`: the files that match a pattern when it begins, in the order of their names."""
+    return Listing(FilesOf(_literal(pattern)))
+
+
+def lines(path: str) -> Listing:
+    """For `scatter`: the lines of a file; for lists too long to be carried in a case."""
+    return Listing(LinesOf(_literal(path)))
+
+
 def scatter(
-    name: str, command: Command, over: Mapping[str, Iterable[object]], *, tolerate: int = 0, **fields: Any
+    name: str, command: Command, over: Mapping[str, Iterable[object] | Listing], *, tolerate: int = 0, **fields: Any
 ) -> Work:
     """Begin a job for every element, or for every combination of several; ``${variable}`` in its texts stands for the element.
 
@@ -81,7 +100,9 @@ def now() -> float:
     return desk().now()
 
 
-def _begin(name: str, command: Command, over: Mapping[str, Iterable[object]], tolerate: int, fields: Any) -> Work:
+def _begin(
+    name: str, command: Command, over: Mapping[str, Iterable[object] | Listing], tolerate: int, fields: Any
+) -> Work:
     at = desk()
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name for an item: letters, digits, '_' and '-', at most 100")
@@ -102,9 +123,11 @@ def _begin(name: str, command: Command, over: Mapping[str, Iterable[object]], to
     return at.begin(task)
 
 
-def _source(name: str, variable: str, values: Iterable[object]) -> ListOf | RangeOf:
+def _source(name: str, variable: str, values: Iterable[object] | Listing) -> Source:
     if not _NAME.fullmatch(variable):
         raise ValueError(f"scatter {name}: {variable!r} is no name for a variable")
+    if isinstance(values, Listing):
+        return values.source
     if isinstance(values, range):
         return RangeOf(values.start, values.stop, values.step)
     if isinstance(values, str | Mapping | set | frozenset):
@@ -118,7 +141,7 @@ def _source(name: str, variable: str, values: Iterable[object]) -> ListOf | Rang
     if size > MAX_ELEMENTS_BYTES:
         raise ValueError(
             f"scatter {name}: the values of {variable} have {size} bytes as JSON, at most {MAX_ELEMENTS_BYTES} are possible; "
-            "scatter over a range and let each job read its own line of a file"
+            "put them into a file and scatter over its lines(path)"
         )
     return ListOf(tuple(_escaped(one) for one in members))
 

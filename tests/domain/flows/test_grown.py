@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from holdfast.domain.flows.advance import advance
-from holdfast.domain.flows.commands import CancelWork, Command, FinishCase, Outcome, SubmitJobs
-from holdfast.domain.flows.events import Event, JobsEnded, Verb, VerbKind
+from holdfast.domain.flows.commands import CancelWork, Command, FinishCase, ListFiles, Outcome, SubmitJobs
+from holdfast.domain.flows.events import Event, FilesListed, JobsEnded, Verb, VerbKind
 from holdfast.domain.flows.flow_run import FlowRun
 from holdfast.domain.flows.grown import grown_plan, grown_tasks, raised, returned, start_grown
-from holdfast.flows import Ended, JobFailed, checkpoint, gather, job, restored, scatter
+from holdfast.flows import Ended, JobFailed, checkpoint, files, gather, job, lines, restored, scatter
 from holdfast.flows.desk import DESK
 from holdfast.flows.growing import FlowStopped, Growing
 
@@ -34,6 +34,7 @@ class Case(Growing):
         self.anew = anew
         self.events: list[Event] = []
         self.orders: list[SubmitJobs] = []
+        self.listed: list[tuple[str, bool]] = []
         self.finish: FinishCase | None = None
         self.flow_run, _ = start_grown(grown_plan("made-up", "v1"), case="c", at=1, params={})
         if given:
@@ -58,6 +59,9 @@ class Case(Growing):
                     self.orders.append(command)
                     for index in range(first, first + count):
                         self._end(order.work, index, self.fate(order.work, index))
+                case ListFiles(work, _, dimension, pattern, lines):
+                    self.listed.append((pattern, lines))
+                    self.events.append(FilesListed(2, work, dimension, "listing-1", 3))
                 case CancelWork(work, count):
                     self.events.append(JobsEnded(3, work, bad=(1 << count) - 1, reason="cancelled"))
                 case FinishCase():
@@ -170,6 +174,20 @@ async def test_a_scatter_tolerates_what_it_says() -> None:
     assert finish is not None
     assert finish.outputs == {"count": 8, "well": 6, "bad": 2}
     assert '"${n}", "$${HOME}"' in case.orders[0].order.spelt
+
+
+async def test_a_scatter_over_what_is_listed_when_it_begins() -> None:
+    async def function() -> dict[str, object]:
+        some = await scatter("f", ["wc", "${file}"], {"file": files("in/*.txt")})
+        rest = await scatter("l", ["x", "${line}"], {"line": lines("list.txt")})
+        return {"files": some.count, "lines": rest.count}
+
+    case = Case(well)
+    finish = await case.run(function)
+    assert finish is not None
+    assert finish.outputs == {"files": 3, "lines": 3}
+    assert case.listed == [("in/*.txt", False), ("list.txt", True)]
+    assert case.orders[0].order.listings == {"file": "listing-1"}
 
 
 async def test_an_uncaught_failure_undoes_what_was_done() -> None:
