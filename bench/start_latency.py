@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from bench.whole_site import WholeSite, whole_site
 from holdfast.apps.tokens import write_private
 
 GOAL = 0.15
+PATIENCE = 60.0
 CLAIM = {"max": 1, "wait": 30, "resources": {"cpus": 1, "memory": 1 << 40}}
 
 
@@ -96,6 +98,9 @@ class RealPilot:
         return await waiting - since
 
     def _read(self) -> float:
+        """A pipe that stays silent must not keep the benchmark from ending."""
+        if not select.select([self.end], [], [], PATIENCE)[0]:
+            raise SystemExit(f"no job began within {PATIENCE} s; see {self.site.folder}")
         os.read(self.end, 1)
         return time.perf_counter()
 
