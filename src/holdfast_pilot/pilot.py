@@ -22,7 +22,7 @@ from holdfast_pilot.log_orders import LogOrders
 from holdfast_pilot.payload import ClaimedJob, Outcome, Surroundings
 from holdfast_pilot.server_link import LinkError, RefusedError, ServerLink, ServerRing
 from holdfast_pilot.slot import Slot
-from holdfast_pilot.slot_end import make_end
+from holdfast_pilot.slot_end import TIME_OVER, TOLD_TO_STOP, make_end, unbegun
 from holdfast_pilot.work_folder import WorkFolder
 
 log = logging.getLogger("holdfast_pilot")
@@ -231,7 +231,7 @@ class Pilot:
 
     def _hand_back(self, unstarted: list[Held]) -> None:
         for held in unstarted:
-            reason = "cancelled" if held.stop_why == "cancelled" else "not-started"
+            reason = unbegun(held.stop_why)
             self._ends.put([make_end(held.job, Outcome(), reason=reason, host=self._settings.host)])
 
     def _on_settled(self, claim: str, result: str) -> None:
@@ -292,10 +292,10 @@ class Pilot:
             left = self._time_left()
             if self._stop_asked.is_set():
                 for held in self._held.running():
-                    self._stop(held, "the pilot was told to stop")
+                    self._stop(held, TOLD_TO_STOP)
             elif left is not None and left < self._settings.time_margin / 2:
                 for held in self._held.running():
-                    self._stop(held, "the pilot's time is over")
+                    self._stop(held, TIME_OVER)
             for slot in slots:
                 slot.join(0.1 / len(slots))
 

@@ -15,7 +15,7 @@ from holdfast_pilot.outputs import (
     commit_outputs,
 )
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings, make_payload, safe_part
-from holdfast_pilot.slot_end import STOPPED, make_end
+from holdfast_pilot.slot_end import STOPPED, make_end, unbegun
 from holdfast_pilot.staging import StagingError, StoppedError, stage_in
 from holdfast_pilot.warm_calls import WarmCalls
 from holdfast_pilot.warm_runner import runner_key
@@ -145,7 +145,7 @@ class Slot(threading.Thread):
                     deliver(held, end)
         for held in burst:
             if held.claim not in delivered and not held.given_back:
-                reason = STOPPED.get(held.stop_why, "not-started")
+                reason = unbegun(held.stop_why)
                 deliver(held, make_end(held.job, Outcome(), reason=reason, host=self._host))
         flush()
 
@@ -153,7 +153,7 @@ class Slot(threading.Thread):
         job = held.job
         good = self._lease.wait_good(lambda: bool(held.stop_why) or self._draining())
         if held.stop_why or not good:
-            reason = STOPPED.get(held.stop_why, "not-started")
+            reason = unbegun(held.stop_why)
             return make_end(job, Outcome(), reason=reason, host=self._host)
         try:
             patterns = check_patterns(job.outputs)
@@ -164,7 +164,7 @@ class Slot(threading.Thread):
             if job.inputs:
                 self._stage(held, folder)
         except StoppedError:
-            reason = STOPPED.get(held.stop_why, "not-started")
+            reason = unbegun(held.stop_why)
             return make_end(job, Outcome(), reason=reason, host=self._host)
         except StagingError as error:
             return make_end(job, Outcome(), reason=error.reason, host=self._host, words=str(error))

@@ -12,7 +12,20 @@ if TYPE_CHECKING:
 
 # What an end says when the pilot stopped a payload. Everything else that was stopped died by a signal, and
 # its log says why: only a real cancel may be called one, since the servers close the job for it.
-STOPPED = {"cancelled": "cancelled", "wall-limit": "wall-limit", NO_GUARD: "not-started"}
+TOLD_TO_STOP = "the pilot was told to stop"
+TIME_OVER = "the pilot's time is over"
+STOPPED = {
+    "cancelled": "cancelled",
+    "wall-limit": "wall-limit",
+    TOLD_TO_STOP: "pilot-stopped",
+    TIME_OVER: "pilot-stopped",
+    NO_GUARD: "not-started",
+}
+
+
+def unbegun(why: str) -> str:
+    """The reason of an end of a job that was stopped before it began."""
+    return "cancelled" if why == "cancelled" else "not-started"
 
 
 def make_end(

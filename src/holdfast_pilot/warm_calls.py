@@ -18,7 +18,7 @@ from holdfast_pilot.outputs import (
 )
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings
 from holdfast_pilot.runner import RESULT_FILE
-from holdfast_pilot.slot_end import STOPPED, make_end
+from holdfast_pilot.slot_end import STOPPED, make_end, unbegun
 from holdfast_pilot.staging import StagingError, StoppedError, stage_in
 from holdfast_pilot.warm_runner import ROOM, RunnerStartError, WarmRunner, runner_key
 
@@ -116,7 +116,7 @@ class WarmCalls:
             while todo and not runner.stopping:
                 held = todo[0]
                 if held.stop_why:
-                    reason = STOPPED.get(held.stop_why, "not-started")
+                    reason = unbegun(held.stop_why)
                     self._deliver(todo.popleft(), deliver, Outcome(), reason=reason)
                     continue
                 try:

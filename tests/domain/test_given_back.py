@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.domain.jobs.claim import Applied, Repeated, claim, claimable, end
+from dataclasses import replace
+
+from holdfast.domain.jobs.claim import MAX_RELEASES, Applied, Repeated, claim, claimable, end
 from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, State
 from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.jobs.steering import hold, let_go
@@ -42,3 +44,15 @@ def test_a_held_job_is_given_back_when_it_is_continued() -> None:
     free = let_go(verdict.document, holder="ann", now=5, by="ann")
     assert isinstance(free, JobDocument)
     assert (free.state, free.faults) == (State.AVAILABLE, 0)
+
+
+def test_a_job_whose_pilot_had_to_go_spends_no_attempt_but_that_may_not_happen_for_ever() -> None:
+    document = _fresh()
+    for life in range(MAX_RELEASES):
+        claimed, ending = _claimed(document, f"c{life}")
+        verdict = end(claimed, replace(ending, reason="pilot-stopped", signal=15), now=3, by="p1")
+        assert isinstance(verdict, Applied)
+        document = verdict.document
+        assert (document.claim, document.faults, document.releases) == (None, 0, life + 1)
+        assert claimable(document, 3) == (life + 1 < MAX_RELEASES)
+    assert document.state is State.FAULTED

@@ -81,7 +81,7 @@ def test_a_second_signal_stops_payloads(server: FakeServer, pilot_process: Start
     assert any(b"draining" in line for line in iter(process.stderr.readline, b""))
     process.send_signal(signal.SIGTERM)  # sent any sooner, Linux might make one of the two
     end = server.end_of(claim)
-    assert (end["outcome"], end["reason"]) == ("fault", "signal")
+    assert (end["outcome"], end["reason"]) == ("fault", "pilot-stopped")
     assert process.wait(10) == 0
 
 
@@ -127,7 +127,7 @@ def test_what_runs_is_stopped_before_the_time_is_over(server: FakeServer, pilot:
     claim = server.submit("sleep", "300")
     running = pilot(time_left=1.4, time_margin=1.0)
     end = server.end_of(claim)
-    assert end["reason"] == "signal"
+    assert (end["reason"], end["signal"]) == ("pilot-stopped", 15)
     assert "the pilot's time is over" in end["log_tail"]
     assert running.wait() == 0
     assert 0 < server.seen.claim_requests[0]["time_left"] <= 0.4

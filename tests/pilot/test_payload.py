@@ -204,7 +204,7 @@ def test_a_stopped_payload_is_never_a_success(server: FakeServer, pilot: StartPi
     until((tmp_path / "begun").exists)
     running.end()
     end = server.end_of(claim)
-    assert (end["outcome"], end["reason"], end["exit_code"]) == ("fault", "signal", 0)
+    assert (end["outcome"], end["reason"], end["exit_code"]) == ("fault", "pilot-stopped", 0)
 
 
 def test_the_wall_limit_ends_a_payload_that_ignores_sigterm(server: FakeServer, pilot: StartPilot) -> None:

@@ -147,6 +147,7 @@ def in_words(last: LastJson) -> str:
         "cancelled": "it was told to stop",
         "wall-limit": "it ran longer than its limit",
         "not-started": "the pilot gave it back",
+        "pilot-stopped": "its pilot had to go",
     }.get(reason or "")
     if told:
         return told

@@ -24,6 +24,8 @@ MAX_RELEASES = 8
 """So many claims may be lost before the job itself is suspected of killing its pilots."""
 NOT_STARTED = "not-started"
 """The reason of an end by which a pilot gives a job back that it never began, as when it drains."""
+PILOT_STOPPED = "pilot-stopped"
+"""The reason of an end by which a pilot tells that it stopped the payload because it had to go itself."""
 
 
 def claimable(document: JobDocument, now: int) -> bool:
@@ -162,6 +164,11 @@ def _settle(document: JobDocument, ending: Ending, *, now: int, by: str) -> JobD
     if ending.reason == NOT_STARTED:
         # Nothing was tried, so neither an attempt of the owner's policy nor the job's good name is spent.
         return step(document, Event.RELEASE, now=now, by=by, note=note, claim=None, phase=None, last=ending)
+    if ending.reason == PILOT_STOPPED:
+        # The pilot had to go and took the payload along: no fault of the job, but like any lost pilot it may not happen for ever.
+        releases = document.releases + 1
+        event = Event.RELEASE if releases < MAX_RELEASES else Event.QUARANTINE
+        return step(document, event, now=now, by=by, note=note, claim=None, phase=None, last=ending, releases=releases)
     faulted = step(
         document, Event.FAULT, now=now, by=by, note=note,
         claim=None, phase=None, last=ending, faults=document.faults + 1,
