@@ -61,12 +61,12 @@ class Feeder:
                 await asyncio.sleep(0.02)
                 continue
             documents = fresh(want, "hot", tenant=self.tenant)
+            # From before the write on: a claimer may find them before the store's answer is here.
+            self.born |= dict.fromkeys((one.id for one in documents), time.perf_counter())
             results = await self.store.write([Change(one, None) for one in documents])
-            now = time.perf_counter()
             made = []
             for document, result in zip(documents, results, strict=True):
                 assert isinstance(result, Written)
-                self.born[document.id] = now
                 made.append(Stored(document, result.version))
             self.left -= want
             if told:

@@ -198,6 +198,7 @@ def each(runs: list[Run], arm: str) -> float:
 
 async def depth(url: str, few: int, many: int, jobs: int, rounds: int) -> tuple[float, list[Run]]:
     """One server: the same work with few and with many jobs queued."""
+    jobs = min(jobs, few // 2)  # more than are queued would never end
     pid = opensearch_pid(int(url.rpartition(":")[2]))
     domains: dict[str, tuple[Domain, OpenSearchJobStore]] = {}
     with tempfile.TemporaryDirectory() as folder:
