@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,7 +29,7 @@ class FlowStopped(Exception):
     """The function asked for something that it cannot have; the message says what to do instead."""
 
 
-class Growing:
+class Growing(ABC):
     """Fills the desk, but for the time and for what becomes of a checkpoint."""
 
     flow_run: FlowRun
@@ -44,13 +45,13 @@ class Growing:
         self.ends: dict[str, asyncio.Future[Ended]] = {}
         self.works: list[Work] = []
 
+    @abstractmethod
     def moment(self) -> int:
         """The time in milliseconds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def perform(self, commands: tuple[Command, ...]) -> None:
         """Have commands carried out."""
-        raise NotImplementedError
 
     def hear(self, item: Item, ended: Ended, pattern: JobPattern, end: asyncio.Future[Ended]) -> None:
         """Let the function know of a good end."""

@@ -7,6 +7,7 @@ store acknowledged makes it so, and `confirm` is what is written when the store 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from holdfast.domain.jobs.job_document import (
     WRITER,
@@ -118,20 +119,21 @@ def release(
         return Refused(f"claim {claim_id} does not hold the job (state {document.state})")
     if document.held_end is not None:
         return Refused("the attempt has ended; its end is kept until the job is continued")
-    releases = document.releases + 1
-    event = Event.RELEASE if releases < MAX_RELEASES else Event.QUARANTINE
-    return step(
+    return _lose(
         document,
-        event,
         now=now,
         by=by,
         note=f"{reason}; claim {claim_id}",
-        claim=None,
-        phase=None,
         former_claim=claim_id,
-        releases=releases,
         overlap_possible=document.overlap_possible or overlap_possible,
     )
+
+
+def _lose(document: JobDocument, *, now: int, by: str, note: str, **changes: Any) -> JobDocument:
+    """The job was lost with its pilot: to be had again, unless that has happened too often."""
+    releases = document.releases + 1
+    event = Event.RELEASE if releases < MAX_RELEASES else Event.QUARANTINE
+    return step(document, event, now=now, by=by, note=note, claim=None, phase=None, releases=releases, **changes)
 
 
 def apply_held_end(document: JobDocument, *, now: int, by: str) -> JobDocument:
@@ -165,10 +167,8 @@ def _settle(document: JobDocument, ending: Ending, *, now: int, by: str) -> JobD
         # Nothing was tried, so neither an attempt of the owner's policy nor the job's good name is spent.
         return step(document, Event.RELEASE, now=now, by=by, note=note, claim=None, phase=None, last=ending)
     if ending.reason == PILOT_STOPPED:
-        # The pilot had to go and took the payload along: no fault of the job, but like any lost pilot it may not happen for ever.
-        releases = document.releases + 1
-        event = Event.RELEASE if releases < MAX_RELEASES else Event.QUARANTINE
-        return step(document, event, now=now, by=by, note=note, claim=None, phase=None, last=ending, releases=releases)
+        # The pilot had to go and took the payload along: no fault of the job.
+        return _lose(document, now=now, by=by, note=note, last=ending)
     faulted = step(
         document, Event.FAULT, now=now, by=by, note=note,
         claim=None, phase=None, last=ending, faults=document.faults + 1,
