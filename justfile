@@ -98,7 +98,7 @@ flow-schema:
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
-# Measure: claim_efficiency, contention, scale (depth, servers, both), flow_scale, durable, start_latency, executor, opensearch_adapter, sql_adapter.
+# Measure: claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, executor, opensearch_adapter, sql_adapter.
 bench name *args:
     eval "$(scripts/servers env)" && uv run python -m bench.{{ name }} {{ args }}
 

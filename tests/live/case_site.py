@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,7 +12,9 @@ from typing import Any
 from uuid import uuid4
 
 from google.protobuf.duration_pb2 import Duration
-from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 from tests import servers
@@ -179,11 +181,14 @@ async def case_site(
         async with domain.server() as server, domain.keeper() as keeper:
             site = CaseSite(domain, server, namespace)
             await site.engine.open()
-            loops = [asyncio.create_task(run_loops({"relay": keeper.loops()["relay"]}))]
+            wanted = {name: loop for name, loop in keeper.loops().items() if name in ("relay", "orders")}
+            loops = [asyncio.create_task(run_loops(wanted))]
             parts = make_parts(domain.settings())
             await parts.store.open()
             if worker:
                 loops.append(asyncio.create_task(run_loops({"worker": WorkerParts(parts, server.services).run})))
+                # To begin work takes a busy machine seconds, in which nobody in this process is answered.
+                await until(_worked(site), "the worker", 120)
             for _ in range(pilots):
                 pilot = await ScriptedPilot.register(server, TENANT)
                 site.pilots.append(pilot)
@@ -194,6 +199,17 @@ async def case_site(
                 for loop in loops:
                     await stop(loop)
                 await parts.store.close()
+
+
+def _worked(site: CaseSite) -> Callable[[], Awaitable[bool]]:
+    async def there() -> bool:
+        client = await site.engine.client()
+        queue = TaskQueue(name=site.engine.task_queue)
+        kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+        request = DescribeTaskQueueRequest(namespace=site.namespace, task_queue=queue, task_queue_type=kind)
+        return bool((await client.workflow_service.describe_task_queue(request)).pollers)
+
+    return there
 
 
 __all__ = ["BAD", "GOOD", "TENANT", "CaseSite", "KeeperParts", "case_site", "new_namespace"]

@@ -41,6 +41,7 @@ from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_listings import KeepListings
 from holdfast.services.open_sessions import OpenSessions
+from holdfast.services.pass_orders import PassOrders
 from holdfast.services.read_outputs import ReadOutputs
 from holdfast.services.relay_ends import RelayEnds
 from holdfast.services.release_claims import ReleaseClaims
@@ -184,10 +185,10 @@ class ServerParts:
             troubled=lambda text: log.warning("deaths wait", detail=text),
         )
         self.outputs = ReadOutputs(writer)
-        self.gates = KeepGates(parts.slips)
         self.sessions = OpenSessions(parts.slips, clock, parts.ids, parts.identity)
         self.case_outputs = FindOutputs(store, SharedResults(parts.settings.outputs))
         self.worklets = BindWorklets(parts.slips, parts.flows)
+        self.gates = KeepGates(parts.slips, changed=self.claims.windows.changed)
         self.claims.windows.gated = self.gates.gated
         writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
 
@@ -198,9 +199,10 @@ class ServerParts:
             "follow": self.follow.run,
             "beats": self.beats.run,
             "channels": self.channels.run,
+            "gates": self.gates.run,
         }
         if self.parts.relay is not None:
-            loops |= {"hints": self.parts.relay.run_hints, "gates": self.gates.run}
+            loops["hints"] = self.parts.relay.run_hints
         return loops
 
     def samples(self) -> Iterator[Sample]:
@@ -250,6 +252,13 @@ class KeeperParts:
             ),
         )
         self.callbacks = SendCallbacks(parts.store, parts.writer, parts.clock, parts.notify)
+        self.orders: PassOrders | None = None
+        if parts.engine is not None:
+            self.orders = PassOrders(
+                KeepGates(parts.slips),
+                parts.engine,
+                troubled=lambda text: log.warning("verbs for all cases wait", detail=text),
+            )
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         loops = {
@@ -260,6 +269,8 @@ class KeeperParts:
         }
         if self.parts.relay is not None:
             loops["relay"] = self.parts.relay.run
+        if self.orders is not None:
+            loops["orders"] = self.orders.run
         return loops
 
     def samples(self) -> Iterator[Sample]:
@@ -303,6 +314,7 @@ class WorkerParts:
             self.listings,
             outputs,
             parts.staging,
+            KeepGates(parts.slips),
         )
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:

@@ -151,13 +151,16 @@ def tie_to_json(tie: Tie) -> Json:
     out = tie._asdict()
     if not tie.result:
         del out["result"]
+    if tie.above:
+        out["above"] = list(tie.above)
+    else:
+        del out["above"]
     return out
 
 
 def tie_from_json(data: Mapping[str, Any]) -> Tie:
-    return Tie(
-        data["case"], data["work"], data["flow"], data["shard"], data["place"], data["of"], data.get("result", "")
-    )
+    places = (data["case"], data["work"], data["flow"], data["shard"], data["place"], data["of"])
+    return Tie(*places, data.get("result", ""), tuple(data.get("above", ())))
 
 
 _ENDING_FACTS = ("exit_code", "signal", "started", "wall", "cpu", "peak_memory", "result")

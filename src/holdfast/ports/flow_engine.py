@@ -57,6 +57,8 @@ class CaseQuery:
     version: str = ""
     state: str = ""
     owner: str = ""
+    open: bool = False
+    """Only those that have not ended."""
 
 
 class CasePage(NamedTuple):

@@ -28,6 +28,7 @@ from holdfast.ports.slip_store import SlipStore
 from holdfast.services.find_outputs import FindOutputs
 from holdfast.services.flow_ends import FlowEnds, ended_well, why
 from holdfast.services.keep_flows import KeepFlows
+from holdfast.services.keep_gates import KNOWN_AFTER, KeepGates
 from holdfast.services.keep_listings import KeepListings
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.submit_jobs import SubmitJobs, specification_named
@@ -58,6 +59,8 @@ class Batch:
     ended: int = 0
     """The jobs, from the shard's first, that it knows to have ended."""
     cancelled: bool = False
+    above: tuple[str, ...] = ()
+    """The versions of the flows whose cases started this one."""
 
     def jobs(self) -> list[str]:
         return [job_of(self.case, self.order.work, index) for index in range(self.first, self.first + self.count)]
@@ -76,6 +79,7 @@ class SubmitFlowJobs:
     listings: KeepListings
     outputs: FindOutputs
     staging: Outbound
+    gates: KeepGates
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS))
 
     async def submit(self, batch: Batch) -> None:
@@ -103,6 +107,8 @@ class SubmitFlowJobs:
         specification = replace(common.specification, id=named)
         for start in range(0, len(wanted), BULK):
             some = wanted[start : start + BULK]
+            closed = await self.gates.closed(batch.tenant, (batch.flow, *batch.above))
+            not_before = self.submitting.clock.now() + KNOWN_AFTER if closed else 0
             submissions = [
                 Submission(
                     specification=specification,
@@ -112,6 +118,7 @@ class SubmitFlowJobs:
                     labels=common.labels,
                     priority=common.priority,
                     expected_runtime=common.expected_runtime,
+                    not_before=not_before,
                     holders=batch.holders,
                     tie=self._tie(batch, at, common.result),
                     generation=generation,
@@ -129,7 +136,7 @@ class SubmitFlowJobs:
 
     def _tie(self, batch: Batch, at: int, result: str) -> Tie:
         place = batch.first + at - batch.base
-        return Tie(batch.case, batch.order.work, batch.flow, batch.shard, place, batch.of, result)
+        return Tie(batch.case, batch.order.work, batch.flow, batch.shard, place, batch.of, result, batch.above)
 
     async def steer(self, batch: Batch, verb: str, holder: str) -> None:
         """Cancel, hold or continue the jobs of a batch that have not ended."""

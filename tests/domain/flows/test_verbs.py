@@ -221,6 +221,21 @@ def test_raise_reports_and_changes_nothing_else() -> None:
     assert states(world) == before
 
 
+def test_a_verb_for_all_cases_is_not_for_those_that_began_later() -> None:
+    world = World(CHAIN, repeats=False)
+    assert not Person(world)(VerbKind.REMOVE, begun_by=world.run.started - 1)
+    assert world.run.phase is Phase.RUNNING
+    assert Person(world, "eve")(VerbKind.REMOVE, begun_by=world.run.started)
+    assert world.run_out().run.outcome is Outcome.REMOVED
+
+
+@pytest.mark.parametrize(("kind", "remove"), [(VerbKind.REMOVE, True), (VerbKind.FORCE_FAIL, False)])
+def test_what_a_removed_case_started_is_removed_too(kind: VerbKind, remove: bool) -> None:
+    world = World(CHAIN, repeats=False)
+    Person(world)(kind)
+    assert CancelWork("a@1", 1, 0, remove) in world.commands
+
+
 def test_a_verb_for_ancestors_is_handed_on_with_its_id() -> None:
     world = World(CHAIN, repeats=False)
     assert Person(world)(VerbKind.SUSPEND, ancestors=True)

@@ -166,6 +166,7 @@ def _batch(given: Plain) -> Batch:
         of=given.get("of", 0),
         ended=from_text(given.get("ended", "0")),
         cancelled=given.get("cancelled", False),
+        above=tuple(given.get("above", ())),
     )
 
 

@@ -217,6 +217,8 @@ def _query(query: CaseQuery) -> str:
         outside.OWNER: query.owner,
     }
     parts = [f"WorkflowType IN ({', '.join(repr(one) for one in outside.CASES)})"]
+    if query.open:
+        parts.append("ExecutionStatus = 'Running'")
     for key, value in wanted.items():
         if value:
             if _SEARCHABLE.fullmatch(value) is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Response
@@ -14,6 +15,7 @@ from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import INT64, ContinueIn, Holder, Id, Model, Reason
 from holdfast.apps.server.problems import Problem
 from holdfast.domain.flows.events import Verb, VerbKind
+from holdfast.domain.flows.gate import Gate
 from holdfast.formats.case_history import happening_public
 from holdfast.formats.case_public import case_public, state_public
 from holdfast.formats.yaml_flow import read_flow_text, write_flow_text
@@ -42,10 +44,10 @@ class FlowOut(Out):
     name: str
 
 
-class FlowWholeOut(FlowOut):
-    text: str
-    """In YAML; of a Python flow its source."""
-    holders: list[str]
+class PassedOut(Out):
+    id: str
+    verb: str
+    item: str
 
 
 class PythonFlowOut(FlowOut):
@@ -63,6 +65,17 @@ class PythonFlowsOut(Out):
 
 class GateOut(Out):
     holders: list[str]
+    verbs: list[PassedOut]
+    """Those that not every case has been told of yet."""
+
+
+class FlowWholeOut(FlowOut, GateOut):
+    text: str
+    """In YAML; of a Python flow its source."""
+
+
+class FlowVerbOut(GateOut):
+    id: str
 
 
 class CaseIn(Model):
@@ -115,6 +128,8 @@ class CaseWholeOut(CaseOut):
     reason: str
     outputs: dict[str, Any]
     holders: list[str]
+    flow_holders: list[str]
+    """Who holds all cases of the flow."""
     items: list[ItemOut]
     compensations: int
 
@@ -131,7 +146,7 @@ class HistoryOut(Out):
     cursor: str | None
 
 
-class VerbIn(Model):
+class FlowVerbIn(Model):
     verb: VerbKind
     item: Annotated[str, Field(max_length=500)] = ""
     id: Id | None = None
@@ -139,9 +154,12 @@ class VerbIn(Model):
     reason: Reason = ""
     holder: Holder | None = None
     changes: dict[Annotated[str, Field(max_length=100)], JsonValue] = Field(default_factory=dict, max_length=100)
-    round: int | None = Field(default=None, ge=0, le=INT64)
     only_failed: bool = False
     """Of a scatter that has ended: what ended well stays as it is."""
+
+
+class VerbIn(FlowVerbIn):
+    round: int | None = Field(default=None, ge=0, le=INT64)
     ancestors: bool = False
 
 
@@ -173,6 +191,25 @@ async def _case(desk: Desk, case: str, who: Principal) -> CaseSummary:
     if found is None or found.tenant != who.tenant:
         raise Problem(404, f"there is no case {case[:64]} in tenant {who.tenant}")
     return found
+
+
+def _verb(desk: Desk, who: Principal, body: FlowVerbIn) -> Verb:
+    return Verb(
+        at=desk.services.parts.clock.now(),
+        id=body.id or desk.services.parts.ids.claim(),
+        kind=body.verb,
+        item=body.item,
+        by=who.subject,
+        holder=body.holder or who.subject,
+        reason=body.reason,
+        changes=dict(body.changes),
+        only_failed=body.only_failed,
+    )
+
+
+def _gate(gate: Gate) -> dict[str, object]:
+    verbs = [{"id": one.id, "verb": one.kind.value, "item": one.item} for one in gate.orders]
+    return {"holders": list(gate.holders), "verbs": verbs}
 
 
 def _shown(found: CaseSummary) -> dict[str, object]:
@@ -213,19 +250,19 @@ async def python_flows(desk: TheDesk, who: Viewer) -> Response:
 async def read_flow(desk: TheDesk, who: Viewer, version: str) -> Response:
     """A stored flow, and who holds all its cases."""
     plan = await desk.services.parts.flows.plan(who.tenant, _version(version))
-    holders = await desk.services.gates.holders(who.tenant, version)
+    gate = await desk.services.gates.gate(who.tenant, version)
     python = plan.grown
     text = (
         (await desk.services.parts.flows.python(who.tenant, version)).source if python else write_flow_text(plan.flow)
     )
-    return json_answer({"version": version, "name": plan.flow.name, "text": text, "holders": list(holders)})
+    return json_answer({"version": version, "name": plan.flow.name, "text": text} | _gate(gate))
 
 
 @router.post("/flows/{version}/suspend", response_model=GateOut, responses=errors(404, 409, body=True))
 async def suspend_flow(desk: TheDesk, who: Operator, version: str) -> Response:
     """Hold all cases of a flow, those that start later too, by one write; what runs may end."""
     await desk.services.parts.flows.plan(who.tenant, _version(version))
-    return json_answer({"holders": list(await desk.services.gates.suspend(who.tenant, version, who.subject))})
+    return json_answer(_gate(await desk.services.gates.suspend(who.tenant, version, who.subject)))
 
 
 @router.post("/flows/{version}/continue", response_model=GateOut, responses=errors(404, 409, body=True))
@@ -233,7 +270,22 @@ async def continue_flow(desk: TheDesk, who: Operator, version: str, body: Contin
     """Take a hold on all cases of a flow away."""
     await desk.services.parts.flows.plan(who.tenant, _version(version))
     holder = (body.holder if body else None) or who.subject
-    return json_answer({"holders": list(await desk.services.gates.let_go(who.tenant, version, holder))})
+    return json_answer(_gate(await desk.services.gates.let_go(who.tenant, version, holder)))
+
+
+@router.post("/flows/{version}/verbs", response_model=FlowVerbOut, responses=errors(404, 409, body=True))
+async def send_flow_verb(desk: TheDesk, who: Operator, version: str, body: FlowVerbIn) -> Response:
+    """Steer all cases of a flow. Suspend and continue hold for those that start later too, all other verbs are for those that have begun."""
+    await desk.services.parts.flows.plan(who.tenant, _version(version))
+    verb = _verb(desk, who, body)
+    gates = desk.services.gates
+    if verb.kind in (VerbKind.SUSPEND, VerbKind.CONTINUE) and not verb.item:
+        write = gates.suspend if verb.kind is VerbKind.SUSPEND else gates.let_go
+        gate = await write(who.tenant, version, verb.holder)
+    else:
+        _engine(desk)
+        gate = await gates.order(who.tenant, version, replace(verb, begun_by=verb.at))
+    return json_answer({"id": verb.id} | _gate(gate))
 
 
 @router.post("/cases", status_code=201, response_model=StartedOut, responses=errors(404, 409, body=True))
@@ -279,9 +331,10 @@ async def find_cases(
 async def read_case(desk: TheDesk, who: Viewer, case: str) -> Response:
     """One case with its items."""
     found = await _case(desk, case, who)
+    gate = await desk.services.gates.gate(who.tenant, found.version)
     state = state_public(await _engine(desk).state(case))
     outputs = await desk.services.case_outputs.shown(who.tenant, case, state["outputs"])
-    return json_answer(_shown(found) | state | {"outputs": outputs})
+    return json_answer(_shown(found) | state | {"outputs": outputs, "flow_holders": list(gate.holders)})
 
 
 @router.get("/cases/{case}/history", response_model=HistoryOut, responses=errors(400, 404))
@@ -306,19 +359,7 @@ async def send_verb(desk: TheDesk, who: Submitter, case: str, body: VerbIn) -> R
         raise Problem(403, f"the case belongs to {found.owner}; only they or an operator may do this")
     if body.holder not in (None, who.subject) and not who.may(Role.OPERATOR):
         raise Problem(403, "only an operator suspends or continues in another's name")
-    verb = Verb(
-        at=desk.services.parts.clock.now(),
-        id=body.id or desk.services.parts.ids.claim(),
-        kind=body.verb,
-        item=body.item,
-        by=who.subject,
-        holder=body.holder or who.subject,
-        reason=body.reason,
-        changes=dict(body.changes),
-        round=body.round,
-        only_failed=body.only_failed,
-        ancestors=body.ancestors,
-    )
+    verb = replace(_verb(desk, who, body), round=body.round, ancestors=body.ancestors)
     try:
         answer = await _engine(desk).send_verb(case, verb)
     except NotFound:

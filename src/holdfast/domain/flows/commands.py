@@ -164,6 +164,8 @@ class CancelWork:
     """Elements that the case itself looks after: jobs, or cases when the task is a sub-flow."""
     shards: int
     """Shards to be told."""
+    remove: bool = False
+    """Sub-cases are removed with the case, and not compensated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,8 @@ class Verb:
     """Of redo and replace, on a scatter that has ended: the elements that ended well stay as they are."""
     ancestors: bool = False
     """Also to the case that started this one, and on upwards."""
+    begun_by: int | None = None
+    """The verb applies only to cases that had begun by then: one for all cases of a flow is not for those that start later."""
 
 
 Event = (

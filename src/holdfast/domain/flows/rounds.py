@@ -45,7 +45,7 @@ from holdfast.domain.flows.flow_pattern import (
     WatchOf,
     WorkletPattern,
 )
-from holdfast.domain.flows.flow_run import Item, ItemState
+from holdfast.domain.flows.flow_run import Ending, Item, ItemState
 from holdfast.domain.flows.flow_version import task_as_plain
 from holdfast.domain.flows.scope import bound, filled_map, size_of, values_for
 from holdfast.domain.flows.shard_run import SHARD_JOBS, ShardCancelled, ShardCommand, SubmitBatch, advance_shard
@@ -271,7 +271,8 @@ def cancel_round(draft: Draft, item: Item) -> None:
     fan = item.fan
     if fan is None or fan.finished:
         return
-    draft.say(CancelWork(item.work, fan.own_count, len(fan.shards)))
+    remove = draft.run.ending is Ending.REMOVE
+    draft.say(CancelWork(item.work, fan.own_count, len(fan.shards), remove))
     if fan.own is not None:
         own, _ = advance_shard(fan.own, ShardCancelled())
         draft.put(item, fan=replace(fan, own=own))

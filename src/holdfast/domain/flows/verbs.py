@@ -87,6 +87,8 @@ def _remember(draft: Draft, verb: Verb, refusal: str) -> None:
 
 
 def _obey(draft: Draft, verb: Verb) -> str:
+    if verb.begun_by is not None and draft.run.started > verb.begun_by:
+        return "the case began later"
     if verb.item.startswith("!"):
         return _on_compensation(draft, verb)
     if not verb.item:

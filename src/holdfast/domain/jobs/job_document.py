@@ -144,6 +144,8 @@ class Tie(NamedTuple):
     """How many they are, as far as was known when the job was made; 0: nobody waits for its end."""
     result: str = ""
     """The output whose content is the item's result."""
+    above: tuple[str, ...] = ()
+    """The versions of the flows whose cases started this one, the nearest first."""
 
     @property
     def room(self) -> str:

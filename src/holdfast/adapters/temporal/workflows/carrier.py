@@ -214,7 +214,7 @@ class Carrier:
         given: Plain = {name: self.given[name] for name in ("tenant", "owner", "limits")}
         given |= {"case": case_of(self.case, work, index), "flow": found["flow"], "params": found["params"]}
         given |= {"parent": {"case": self.case, "work": work, "index": index}}
-        given |= {"holders": list(command.holders)}
+        given |= {"holders": list(command.holders), "above": self._above()}
         await self._start_child(outside.CASE, given["case"], given, flow=found["name"], version=command.flow)
 
     async def _undo_case(self, command: UndoCase) -> None:
@@ -231,8 +231,13 @@ class Carrier:
         given: Plain = {name: self.given[name] for name in ("tenant", "owner", "limits")}
         given |= {"case": case, "flow": found["flow"], "undo": found["state"]}
         given |= {"parent": {"case": self.case, "work": command.work, "index": command.index}}
+        given["above"] = self._above()
         version = found["state"]["version"]
         await self._start_child(outside.CASE, case, given, again=True, flow=found["name"], version=version)
+
+    def _above(self) -> list[str]:
+        """The versions of the flows above a case that is started here."""
+        return [self.tie["flow"], *self.tie.get("above", ())]
 
     async def _start_child(self, kind: str, name: str, given: Plain, *, again: bool = False, **attributes: str) -> None:
         """A child lives on whatever becomes of this run, and tells its end itself: no run of ours waits for it."""
@@ -264,6 +269,8 @@ class Carrier:
         known = self.orders.get(command.work, {})
         if command.count and known.get("cases"):
             kind = {"cancel": VerbKind.FORCE_FAIL, "hold": VerbKind.SUSPEND, "continue": VerbKind.CONTINUE}[verb]
+            if isinstance(command, CancelWork) and command.remove:
+                kind = VerbKind.REMOVE
             name = f"{self.case}:{said}"
             order = Verb(outside.now(), name, kind, by="parent", holder=holder, reason="by the case that started it")
             targets = [case_of(self.case, command.work, index) for index in range(command.count)]

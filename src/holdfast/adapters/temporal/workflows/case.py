@@ -66,6 +66,8 @@ class CaseWorkflow:
         self.woken = False
         """Something changed without an event: the loop has to look."""
         self.tie: Plain = {name: given[name] for name in ("case", "tenant", "owner")} | {"flow": plan.version}
+        if given.get("above"):
+            self.tie["above"] = given["above"]
         self.carrier = Carrier(given, self.tie, self.tasks, self.inbox)
         if "run" in given:
             self.flow_run = FlowRun.from_plain(plan, given["run"])
