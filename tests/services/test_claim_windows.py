@@ -79,3 +79,39 @@ def test_a_job_that_fits_is_found_when_it_comes_after_those_that_do_not() -> Non
         assert sorted([*await desk.claim(LARGE), *await desk.claim(LARGE)]) == large
 
     desk.loop.run(story())
+
+
+def test_a_lane_behind_a_gate_is_found_as_soon_as_it_opens_though_another_lane_has_work_for_everyone() -> None:
+    tiny = Resources(cpus=1)
+    assert resource_class(tiny) != resource_class(LARGE), "two lanes"
+
+    def opened_at(moment: float) -> float:
+        desk = Desk(ClaimSettings())
+        gate = {"closed": True}
+        desk.claims.windows.gated = lambda _document: gate["closed"]
+        given: list[str] = []
+
+        async def pilot(name: str) -> None:
+            while True:
+                asked = desk.claims.claim(pilot=name, host="h", tenant="lab", free=LARGE, most=1, wait=0.5)
+                given.extend(one.document.id for one in await desk.actor.spawn(asked))
+                await asyncio.sleep(0.1)
+
+        async def story() -> float:
+            (small,) = await desk.put(tiny)
+            pilots = [desk.actor.spawn(pilot(f"p{number}")) for number in range(4)]
+            await desk.put(*[LARGE] * 2000)
+            await asyncio.sleep(moment)
+            assert not given
+            gate["closed"], began = False, desk.clock.monotonic()
+            desk.claims.windows.look_anew()
+            while small not in given:  # noqa: ASYNC110 - in virtual time
+                await asyncio.sleep(0.01)
+            for one in pilots:
+                one.cancel()
+            return desk.clock.monotonic() - began
+
+        return float(desk.loop.run(story()))
+
+    # The small job's lane is forgotten for a moment now and then while nobody may have it.
+    assert max(opened_at(5.0 + tenths / 10) for tenths in range(0, 20, 2)) < 0.5

@@ -188,7 +188,7 @@ class ServerParts:
         self.sessions = OpenSessions(parts.slips, clock, parts.ids, parts.identity)
         self.case_outputs = FindOutputs(store, SharedResults(parts.settings.outputs))
         self.worklets = BindWorklets(parts.slips, parts.flows)
-        self.gates = KeepGates(parts.slips, changed=self.claims.windows.changed)
+        self.gates = KeepGates(parts.slips, changed=self.claims.windows.look_anew)
         self.claims.windows.gated = self.gates.gated
         writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
 

@@ -190,6 +190,11 @@ class Windows:
                 window.jobs.append(stored)
                 room[lane.tenant] -= 1
 
+    def look_anew(self) -> None:
+        """What nobody might have may be to be had now: what was put aside for it is looked for at once."""
+        self._looked_at = {False: -1e9, True: -1e9}
+        self.changed()
+
     def free(self, job: str) -> None:
         """The job is to be had again."""
         self._taken.pop(job, None)
