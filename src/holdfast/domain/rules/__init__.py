@@ -1,0 +1,1 @@
+"""Rules: what to do about an exception, as ripple-down trees that grow while flows run."""

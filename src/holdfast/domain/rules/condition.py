@@ -1,0 +1,66 @@
+"""A condition: the text of a rule's question, its bounds, and what an answer to it can be.
+
+The text is CEL over the typed context of an exception. The domain does not evaluate it: whoever walks a tree passes `Evaluate` in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+MAX_BYTES = 4096
+"""The longest text of a condition, in UTF-8. Conditions are read by people; a longer one is several rules."""
+MAX_DEPTH = 32
+"""How deep brackets of any kind may be nested; the parser stops there too."""
+MAX_PATTERN_BYTES = 256
+"""The longest pattern of `matches` that is written into a condition."""
+
+ALWAYS = "true"
+"""The condition of every root."""
+
+
+class Verdict(StrEnum):
+    """What came of a condition, and of a whole walk.
+
+    `ERROR` is never taken for `FALSE`: a refinement that could not be evaluated would otherwise let the general rule act.
+    """
+
+    TRUE = "true"
+    FALSE = "false"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Erred:
+    """A condition could not be evaluated; nothing may act by it."""
+
+    message: str
+
+
+Evaluate = Callable[[str], "bool | Erred"]
+"""Evaluates a condition's text over the context of one exception. Total: it returns what went wrong, and raises nothing."""
+
+
+_OPENING = "([{"
+_CLOSING = ")]}"
+
+
+def check_bounds(text: str) -> tuple[str, ...]:
+    """Everything that is wrong with a condition's text before any parser sees it."""
+    wrong: list[str] = []
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if not text.strip():
+        wrong.append("the condition is empty")
+    if size > MAX_BYTES:
+        wrong.append(f"the condition has {size} bytes; at most {MAX_BYTES} are allowed")
+    if any(ord(one) < 32 and one not in "\t\n\r" for one in text) or any(0xD800 <= ord(one) < 0xE000 for one in text):
+        wrong.append("the condition has characters that no text has")
+    depth = deepest = 0
+    for one in text:
+        # Brackets inside quoted texts count too: the bound is there to keep the parser from deep recursion, not to be exact.
+        depth += (one in _OPENING) - (one in _CLOSING)
+        deepest = max(deepest, depth)
+    if deepest > MAX_DEPTH:
+        wrong.append(f"brackets are nested {deepest} deep; at most {MAX_DEPTH} are allowed")
+    return tuple(wrong)
