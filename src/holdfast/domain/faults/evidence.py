@@ -1,0 +1,147 @@
+"""What was seen of an attempt that did not end well, as one bounded record.
+
+It joins three tellers: the pilot (exit code, signal, measures, log), the batch system (its state and reason) and the transfer. Each field may be
+missing, and often is. Nothing here decides anything; ``classify`` does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+MOST_LINES = 400
+MOST_CHARACTERS = 64 * 1024
+LONGEST_LINE = 2_000
+LONGEST_WORD = 4_000
+"""Of a state, a reason, a transfer's result."""
+
+_HEAD, _TAIL = 1_400, 590
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][A-Z0-9])")
+_BREAKS = re.compile(r"\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_PLAIN = re.compile(r"[^A-Z0-9]")
+_TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_]{2,}")
+
+
+class Stage(StrEnum):
+    """How far the attempt was."""
+
+    STAGING_IN = "staging-in"
+    EXECUTING = "executing"
+    STAGING_OUT = "staging-out"
+    CLEANUP = "cleanup"
+
+
+class Scheduler(StrEnum):
+    """The batch system that ran it."""
+
+    SLURM = "slurm"
+    HTCONDOR = "htcondor"
+    PBS = "pbs"
+    LSF = "lsf"
+    KUBERNETES = "kubernetes"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One record. Sizes are bytes, times are seconds."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    scheduler: Scheduler = Scheduler.NONE
+    scheduler_state: str = ""
+    scheduler_reason: str = ""
+    hold_code: int | None = None
+    """HTCondor's code of a hold, with its subcode."""
+    hold_subcode: int | None = None
+    log_tail: tuple[str, ...] = ()
+    """The last lines, made by `bounded_lines`."""
+    peak_memory: int | None = None
+    memory_limit: int | None = None
+    oom_kills: int | None = None
+    disk_left: int | None = None
+    wall_time: float | None = None
+    time_limit: float | None = None
+    node: str = ""
+    transfer: str = ""
+    """What the transfer said when it failed."""
+    stage: Stage | None = None
+    more: Mapping[str, object] = field(default_factory=dict)
+    """What else was told; kept, and not looked into."""
+
+    @property
+    def signals(self) -> frozenset[int]:
+        """The signal it died of; a shell tells it as 128 and more."""
+        found = {self.signal} if self.signal else set()
+        if self.exit_code is not None and 128 < self.exit_code <= 128 + 64:
+            found.add(self.exit_code - 128)
+        return frozenset(found)
+
+    @property
+    def exit_codes(self) -> frozenset[int]:
+        """Its exit code; after a signal also the one that a shell would have shown."""
+        found = {self.exit_code} if self.exit_code is not None else set()
+        if self.signal:
+            found.add(128 + self.signal)
+        return frozenset(found)
+
+    @property
+    def scheduler_words(self) -> frozenset[str]:
+        """The state, and each word of the reason, without case and separators: what a scheduler calls a reason stands now in the one, now in the other."""
+        words = {plain_word(one) for one in _TOKEN.findall(self.scheduler_reason)}
+        return frozenset(words | {plain_word(self.scheduler_state)}) - {""}
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """The numbers that a pattern may compare; only those that are known."""
+        found: dict[str, float | None] = {
+            "peak_memory": self.peak_memory,
+            "memory_limit": self.memory_limit,
+            "oom_kills": self.oom_kills,
+            "disk_left": self.disk_left,
+            "wall_time": self.wall_time,
+            "time_limit": self.time_limit,
+            "peak_memory_of_limit": _share(self.peak_memory, self.memory_limit),
+            "wall_time_of_limit": _share(self.wall_time, self.time_limit),
+        }
+        return {name: float(value) for name, value in found.items() if value is not None}
+
+
+MEASURES = (
+    "peak_memory", "memory_limit", "oom_kills", "disk_left", "wall_time", "time_limit", "peak_memory_of_limit", "wall_time_of_limit",
+)  # fmt: skip
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def plain_word(text: str) -> str:
+    """A state or reason without case and separators: ``OUT_OF_MEMORY`` and ``OutOfMemory`` are one."""
+    return _PLAIN.sub("", text.upper())
+
+
+def bounded_lines(log: str | Iterable[str]) -> tuple[str, ...]:
+    """The last lines of a log, without colour and cursor codes, bounded in number, in length each and in all."""
+    text = log if isinstance(log, str) else "\n".join(log)
+    if len(text) > 4 * MOST_CHARACTERS:
+        text = text[-4 * MOST_CHARACTERS :]
+    text = _ESCAPES.sub("", text).replace("\x00", "")
+    lines = [shortened(one.rstrip()) for one in _BREAKS.split(text)]
+    while lines and not lines[-1]:
+        lines.pop()
+    kept: list[str] = []
+    left = MOST_CHARACTERS
+    for line in reversed(lines[-MOST_LINES:]):
+        left -= len(line) + 1
+        if left < 0:
+            break
+        kept.append(line)
+    return tuple(reversed(kept))
+
+
+def shortened(line: str) -> str:
+    """A line's beginning and end: what went wrong stands at the one or the other."""
+    return line if len(line) <= LONGEST_LINE else f"{line[:_HEAD]} … {line[-_TAIL:]}"
