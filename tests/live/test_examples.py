@@ -3,74 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers import address
+from tests.live.laptop import Laptop, new_laptop
 
 pytestmark = pytest.mark.live
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-HOLDFAST = [sys.executable, "-c", "from holdfast.apps.entry import main; main()"]
-PATIENCE = 240.0
-
-
-@dataclass
-class Laptop:
-    """`holdfast dev` with a folder of its own."""
-
-    home: Path
-    port: int
-    dev: subprocess.Popen[bytes] | None = None
-
-    @property
-    def environment(self) -> dict[str, str]:
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "XDG_"))}
-        places = {f"XDG_{name.upper()}_HOME": str(self.home / name) for name in ("config", "state", "cache")}
-        return own | places | {"HOLDFAST_TEMPORAL_PROGRAM": address("HOLDFAST_TEST_TEMPORAL_PROGRAM")}
-
-    def start(self) -> None:
-        words = [*HOLDFAST, "dev", "--port", str(self.port), "--slots", "4"]
-        said = self.home / "dev.log"
-        with said.open("wb") as log:
-            self.dev = subprocess.Popen(words, env=self.environment, cwd=self.home, stderr=log)
-        deadline = time.monotonic() + PATIENCE
-        while b"Ctrl-C stops it" not in said.read_bytes():
-            assert self.dev.poll() is None, said.read_text()
-            assert time.monotonic() < deadline, said.read_text()
-            time.sleep(0.1)
-
-    def stop(self) -> None:
-        assert self.dev is not None
-        self.dev.send_signal(signal.SIGINT)
-        self.dev.wait(PATIENCE)
-
-    def run(self, *words: str, code: int = 0) -> str:
-        ended = subprocess.run(
-            [*HOLDFAST, *words], env=self.environment, cwd=self.home, capture_output=True, text=True, timeout=PATIENCE, check=False
-        )  # fmt: skip
-        assert ended.returncode == code, (words, ended.returncode, ended.stdout[-2000:], ended.stderr[-2000:])
-        return ended.stdout
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.run(*words, "--json"))
 
 
 @pytest.fixture(scope="module")
 def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    one = Laptop(tmp_path_factory.mktemp("laptop"), port)
+    one = new_laptop(tmp_path_factory.mktemp("laptop"))
     one.start()
     yield one
     one.stop()
