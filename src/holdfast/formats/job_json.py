@@ -52,12 +52,16 @@ _STATES = {state.value: state for state in State}
 
 def job_to_json(document: JobDocument) -> Json:
     """The stored form, with the fields that stores index."""
+    return own_fields(document) | search_fields(document)
+
+
+def own_fields(document: JobDocument) -> Json:
+    """The stored form without what is derived from it."""
     own = document.__dict__
     out: Json = dict(zip(_PLAIN, _plain(own), strict=True))
     out["resources"] = resources_to_json(document.resources)
     out["state"] = document.state.value
     out["history"] = [tuple(line) for line in document.history]
-    out |= search_fields(document)
     for name, write in _OPTIONAL_WRITERS:
         value = own[name]
         if value is not None:

@@ -21,7 +21,7 @@ from holdfast.domain.flows.task_jobs import Member, case_params, listed_places, 
 from holdfast.domain.jobs.inputs import Input, filled, wrong_input
 from holdfast.domain.jobs.job_document import JobDocument, Tie
 from holdfast.domain.jobs.outbound import Outbound
-from holdfast.domain.jobs.submission import Submission
+from holdfast.domain.jobs.submission import Element, Submission
 from holdfast.ports.errors import Permanent
 from holdfast.ports.job_store import JobStore
 from holdfast.ports.slip_store import SlipStore
@@ -109,24 +109,26 @@ class SubmitFlowJobs:
             some = wanted[start : start + BULK]
             closed = await self.gates.closed(batch.tenant, (batch.flow, *batch.above))
             not_before = self.submitting.clock.now() + KNOWN_AFTER if closed else 0
-            submissions = [
-                Submission(
-                    specification=specification,
-                    owner=batch.owner,
-                    index=batch.first + at if order.sizes else None,
+            submission = Submission(
+                specification=specification,
+                owner=batch.owner,
+                labels=common.labels,
+                priority=common.priority,
+                expected_runtime=common.expected_runtime,
+                not_before=not_before,
+                holders=batch.holders,
+                generation=generation,
+            )
+            elements = [
+                Element(
+                    job=job_of(batch.case, order.work, batch.first + at),
+                    at=batch.first + at if order.sizes else None,
                     parameters=given[at],
-                    labels=common.labels,
-                    priority=common.priority,
-                    expected_runtime=common.expected_runtime,
-                    not_before=not_before,
-                    holders=batch.holders,
                     tie=self._tie(batch, at, common.result),
-                    generation=generation,
                 )
                 for at in some
             ]
-            names = [job_of(batch.case, order.work, batch.first + at) for at in some]
-            await self.submitting.submit_named(submissions, names, by=f"case:{batch.case}")
+            await self.submitting.submit_elements(submission, elements, by=f"case:{batch.case}")
 
     async def _plan(self, tenant: str, flow: str, order: WorkOrder) -> FlowPlan:
         """The flow of an order; one of a Python flow brings its task along."""

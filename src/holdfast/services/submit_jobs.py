@@ -16,7 +16,7 @@ import orjson
 from holdfast.domain.jobs.claim import confirm
 from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.domain.jobs.specification import Specification
-from holdfast.domain.jobs.submission import Submission, new_job
+from holdfast.domain.jobs.submission import Element, Submission, new_job, new_jobs
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.errors import Conflict, Transient
 from holdfast.ports.job_store import Change, JobStore, Record, Stored, Written
@@ -73,14 +73,15 @@ class SubmitJobs:
             _remember(self._accepted, name, digest, KNOWN_KEYS)
             return accepted
 
-    async def submit_named(
-        self, submissions: Sequence[Submission], names: Sequence[str], *, by: str
-    ) -> Sequence[Accepted]:
-        """Store jobs whose ids are made of what asks for them, so that a repeat finds those of the first time.
+    async def submit_elements(self, common: Submission, elements: Sequence[Element], *, by: str) -> None:
+        """Store the jobs of a task, whose ids are made of what asks for them, so that a repeat finds those of the first time.
 
         `Transient` when the store did not acknowledge everything; the repeat is safe.
         """
-        return await self._accept(submissions, names, by)
+        await self._keep_specifications({common.specification.id: common.specification})
+        documents = list(new_jobs(common, elements, now=self.clock.now(), by=by))
+        for start in range(0, len(documents), BULK):
+            await self._create(documents[start : start + BULK])
 
     async def _accept(self, submissions: Sequence[Submission], names: Sequence[str], by: str) -> Sequence[Accepted]:
         await self._keep_specifications({one.specification.id: one.specification for one in submissions})

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import orjson
 
 from holdfast.adapters.sql.tables import DERIVED_NUMBERS, DERIVED_TEXT, OWN_NUMBERS, OWN_TEXT
-from holdfast.domain.jobs.job_document import JobDocument
-from holdfast.formats.job_json import job_from_json, job_to_json
+from holdfast.domain.jobs.job_document import JobDocument, search_fields
+from holdfast.formats.job_json import job_from_json, own_fields
 from holdfast.ports.errors import Permanent
 from holdfast.ports.job_store import Stored, Version
 
@@ -50,26 +50,23 @@ def to_json(value: object, what: str) -> bytes:
 
 def job_row(document: JobDocument, version: int) -> Row:
     """A job's row at its new version."""
-    data = job_to_json(document)
-    take = data.pop
-    derived_text = [take(name, None) for name in DERIVED_TEXT]
-    derived_numbers = [take(name, None) for name in DERIVED_NUMBERS]
-    held = take("held")
+    data = own_fields(document)
+    derived: dict[str, Any] = search_fields(document)
     body = to_json(data, f"job {document.id!r}")
-    get = data.get
-    texts = [get(name) for name in OWN_TEXT] + derived_text
+    get, find = data.get, derived.get
+    texts = [*map(get, OWN_TEXT), *map(find, DERIVED_TEXT)]
     if b"\\u0000" in body or b"\xee\x80\x80" in body:  # the escape, or what must be escaped, is somewhere in it
         texts = [escaped(text) for text in texts]
-    numbers = [get(name) for name in OWN_NUMBERS] + derived_numbers
+    numbers = [*map(get, OWN_NUMBERS), *map(find, DERIVED_NUMBERS)]
     for number in numbers:
         if number is not None and not -LARGEST <= number <= LARGEST:
             raise Permanent(f"job {document.id!r} has a number beyond 64 bits: {number}")
-    for key in (document.id, document.specification, derived_text[0], derived_text[2], derived_text[4]):
+    for key in (document.id, document.specification, find("lane"), find("pilot"), find("case")):
         check_key(key, document.id)
     labels = None
     if document.labels:
         labels = orjson.dumps([label(key, value) for key, value in document.labels.items()]).decode()
-    return (escaped(document.id), version, *texts, *numbers, held, labels, body)
+    return (escaped(document.id), version, *texts, *numbers, derived["held"], labels, body)
 
 
 def check_key(key: str | None, what: str) -> None:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from uuid import UUID, uuid5
+from hashlib import sha1
+from uuid import UUID
 
-_SPACE = UUID("6b1f7c52-2b56-5d0e-9a3e-0f6c1c8c1a77")
+_SPACE = sha1(UUID("6b1f7c52-2b56-5d0e-9a3e-0f6c1c8c1a77").bytes, usedforsecurity=False)
 
 
 def job_of(case: str, work: str, index: int) -> str:
     """The id of a job of a round."""
-    return str(uuid5(_SPACE, f"job:{case}:{work}:{index}"))
+    return _named(f"job:{case}:{work}:{index}")
 
 
 def case_of(case: str, work: str, index: int) -> str:
     """The id of the case that runs a sub-flow for an element of a round."""
-    return str(uuid5(_SPACE, f"case:{case}:{work}:{index}"))
+    return _named(f"case:{case}:{work}:{index}")
 
 
 def case_keyed(tenant: str, key: str) -> str:
     """The id of a case that was asked for with an idempotency key."""
-    return str(uuid5(_SPACE, f"key:{tenant}:{key}"))
+    return _named(f"key:{tenant}:{key}")
 
 
 def shard_of(case: str, work: str, shard: int) -> str:
     """The name of a shard, or with -1 of what a case looks after itself, among all shards of all cases."""
     return f"{case}:{work}:{shard}"
+
+
+def _named(text: str) -> str:
+    """The UUID, version 5, of a text in our space. A million are made for one flow, and the library's own takes ten times as long."""
+    hashed = _SPACE.copy()
+    hashed.update(text.encode())
+    found = hashed.hexdigest()
+    return f"{found[:8]}-{found[8:12]}-5{found[13:16]}-{'89ab'[int(found[16], 16) & 3]}{found[17:20]}-{found[20:32]}"

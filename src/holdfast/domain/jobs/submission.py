@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from holdfast.domain.jobs.job_document import Delivery, JobDocument, State, Tie, Transition
 from holdfast.domain.jobs.lifecycle import Event
@@ -63,3 +64,20 @@ def new_job(submission: Submission, *, job: str, now: int, by: str) -> JobDocume
         rev=1,
         history=(Transition(1, now, Event.CREATE.value, State.AVAILABLE.value, 0, by, ""),),
     )
+
+
+class Element(NamedTuple):
+    """What tells one job of a task from the others."""
+
+    job: str
+    at: int | None
+    """Its index."""
+    parameters: Mapping[str, object]
+    tie: Tie
+
+
+def new_jobs(common: Submission, elements: Iterable[Element], *, now: int, by: str) -> Iterator[JobDocument]:
+    """The first versions of many documents that differ in little else."""
+    first = new_job(common, job="", now=now, by=by)
+    for job, at, parameters, tie in elements:
+        yield first.having(id=job, index=at, parameters=parameters, tie=tie)
