@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
 from holdfast.domain.faults.cause import Cause, Retry
 from holdfast.domain.faults.classify import Classifier
 from holdfast.domain.faults.evidence import MEASURES, Scheduler, Stage, plain_word
@@ -26,6 +28,8 @@ _SEARCHES = ("scheduler_reason", "transfer", "lines", "also", "unless")
 _WHEN_FIELDS = (
     "exit_code", "signal", "scheduler", "scheduler_state", "scheduler_word", "hold_code", "hold_subcode", "stage", *_SEARCHES, *MEASURES,
 )  # fmt: skip
+# libyaml's parser is some twenty times as fast, and packs are read at every start of a command.
+_FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BOUND = re.compile(r"(>=|<=|==|>|<) ?([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(%|B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB|s|min|h|d)?")
 _UNITS = {
     "%": 0.01, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
@@ -48,6 +52,8 @@ class PackPattern:
     pattern: FaultPattern
     fixtures: Fixtures
     line: int
+    written: Mapping[str, Any]
+    """As it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +68,21 @@ class PackText:
 
 def read_pack_text(text: str) -> PackText:
     """Read and check one file of a pack."""
-    document = read_yaml(text)
+    document = read_yaml(text, loader=_FAST)
     reader = _Reader(list(document.findings))
     if not reader.findings:
         reader.read(document.value)
     problems = sorted(Problem(*document.position(one.path), one.where, one.message) for one in reader.findings)
     patterns = tuple(
-        PackPattern(pattern, fixtures, document.position(("patterns", place)).line)
-        for place, pattern, fixtures in reader.patterns
+        PackPattern(pattern, fixtures, document.position(("patterns", place)).line, written)
+        for place, pattern, fixtures, written in reader.patterns
     )
     return PackText(reader.pack, reader.version, patterns, tuple(problems))
+
+
+def pattern_to_json(one: PackPattern) -> dict[str, Any]:
+    """A pattern as it is written, with the pack that it is from."""
+    return {"pack": one.pattern.pack, **one.written}
 
 
 def failed_fixtures(one: PackPattern, classifier: Classifier) -> list[str]:
@@ -98,7 +109,7 @@ class _Reader:
         self.findings = findings
         self.pack = ""
         self.version = 0
-        self.patterns: list[tuple[int, FaultPattern, Fixtures]] = []
+        self.patterns: list[tuple[int, FaultPattern, Fixtures, Mapping[str, Any]]] = []
 
     def wrong(self, path: Place, message: str) -> None:
         self.findings.append(Finding(path, message))
@@ -159,7 +170,7 @@ class _Reader:
             pattern = FaultPattern(
                 name, Cause(cause), Retry(retry), confidence, int(weight), when, value["words"].strip(), str(value.get("advice", "")).strip(), self.pack,
             )  # fmt: skip
-            self.patterns.append((place, pattern, fixtures))
+            self.patterns.append((place, pattern, fixtures, value))
 
     def one_of(self, value: Mapping[str, Any], field: str, known: tuple[str, ...], path: Place) -> str:
         given = value.get(field, known[0])

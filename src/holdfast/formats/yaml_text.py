@@ -65,11 +65,11 @@ class _Node:
     height: int = 1
 
 
-def read_yaml(text: str) -> Document:
+def read_yaml(text: str, *, loader: Any = yaml.SafeLoader) -> Document:
     """Read a text; what is wrong with it is in the findings, and then there is no value."""
     document = Document()
     try:
-        node = _compose(text)
+        node = _compose(text, loader)
     except _Refused as why:
         document.positions[()] = why.position
         document.findings.append(Finding((), why.message))
@@ -84,19 +84,19 @@ def read_yaml(text: str) -> Document:
     return document
 
 
-def _compose(text: str) -> _Node:
+def _compose(text: str, loader: Any) -> _Node:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise _Refused(Position(1, 1), f"the text is larger than {MAX_BYTES} bytes")
     root: list[_Node] = []
     stack: list[tuple[_Node, str | None]] = []
     anchors: dict[str, _Node] = {}
     count = 0
-    for event in _events(text):
+    for event in _events(text, loader):
         at = _position(event.start_mark)
         node: _Node | None = None
         match event:
             case yaml.DocumentStartEvent() if root:
-                raise _Refused(at, "there is a second document; a file holds one flow")
+                raise _Refused(at, "there is a second document; a file holds one")
             case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
                 _no_tag(event.tag, at)
                 if len(stack) >= MAX_DEPTH:
@@ -134,8 +134,8 @@ def _position(mark: Any) -> Position:
     return Position(1, 1) if mark is None else Position(mark.line + 1, mark.column + 1)
 
 
-def _events(text: str) -> Iterator[yaml.Event]:
-    return iter(yaml.parse(text, Loader=yaml.SafeLoader))
+def _events(text: str, loader: Any) -> Iterator[yaml.Event]:
+    return iter(yaml.parse(text, Loader=loader))
 
 
 def _no_tag(tag: str | None, at: Position) -> None:
@@ -146,7 +146,7 @@ def _no_tag(tag: str | None, at: Position) -> None:
 def _scalar(event: yaml.ScalarEvent, at: Position) -> object:
     _no_tag(event.tag, at)
     text: str = event.value
-    if event.style is not None or event.tag is not None:
+    if event.style or event.tag is not None:
         return text
     if _NULL.fullmatch(text):
         return None

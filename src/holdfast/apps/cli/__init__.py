@@ -11,12 +11,14 @@ import typer
 
 from holdfast.apps.cli.cases import cases
 from holdfast.apps.cli.check import check
+from holdfast.apps.cli.classify import classify
 from holdfast.apps.cli.describe import describe
 from holdfast.apps.cli.graph import graph
 from holdfast.apps.cli.history import history
 from holdfast.apps.cli.installation import alerts, config, events, link, pilots, status
 from holdfast.apps.cli.jobs import jobs
 from holdfast.apps.cli.logs import logs
+from holdfast.apps.cli.packs import packs
 from holdfast.apps.cli.queue import queue
 from holdfast.apps.cli.run import run, watch
 from holdfast.apps.cli.steer import cancel, force_complete, force_fail, hold, release, retry
@@ -29,6 +31,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions
 JOBS = "Jobs"
 STEER = "Steer jobs"
 FLOWS = "Flows"
+FAULTS = "Causes of faults"
 LOOK = "Look at the installation"
 
 # What follows the first word of the command belongs to it, options included.
@@ -37,6 +40,7 @@ _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     JOBS: (queue, jobs, describe, story, logs, wait),
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
     FLOWS: (run, watch, cases, history, graph, check),
+    FAULTS: (classify, packs),
     LOOK: (pilots, alerts, events, status, link, config),
 }
 for panel, functions in _ROOMS.items():
