@@ -17,9 +17,11 @@ from tests import servers
 from tests.contracts.examples import many_jobs
 from tests.contracts.room import Room, Stores
 
+from holdfast.adapters.opensearch.incident_store import OpenSearchIncidentStore
 from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
 from holdfast.adapters.opensearch.pilot_store import OpenSearchPilotStore
 from holdfast.adapters.opensearch.slip_store import OpenSearchSlipStore
+from holdfast.adapters.sql.incident_store import SqlIncidentStore
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.sql.pilot_store import SqlPilotStore
 from holdfast.adapters.sql.slip_store import SqlSlipStore
@@ -32,7 +34,7 @@ CLOSED_PORT = 9
 
 def _sql(url: str, schema: str | None = None) -> Stores:
     jobs = SqlJobStore(url, schema=schema)
-    return Stores(jobs, SqlPilotStore(jobs.database), SqlSlipStore(jobs.database))
+    return Stores(jobs, SqlPilotStore(jobs.database), SqlSlipStore(jobs.database), SqlIncidentStore(jobs.database))
 
 
 class SqliteRoom:
@@ -86,7 +88,10 @@ class OpenSearchRoom:
 
     def _at(self, hosts: tuple[str, ...], timeout: float) -> Stores:
         jobs = OpenSearchJobStore(hosts, prefix=self._prefix, timeout=timeout)
-        return Stores(jobs, OpenSearchPilotStore(jobs.cluster), OpenSearchSlipStore(jobs.cluster))
+        cluster = jobs.cluster
+        return Stores(
+            jobs, OpenSearchPilotStore(cluster), OpenSearchSlipStore(cluster), OpenSearchIncidentStore(cluster)
+        )
 
     async def clear(self) -> None:
         async with httpx.AsyncClient(base_url=self._hosts[0], timeout=60) as client:

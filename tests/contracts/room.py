@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from holdfast.ports.incident_store import IncidentStore
 from holdfast.ports.job_store import JobStore
 from holdfast.ports.pilot_store import PilotStore
 from holdfast.ports.slip_store import SlipStore
@@ -18,6 +19,7 @@ class Stores(NamedTuple):
     jobs: JobStore
     pilots: PilotStore
     slips: SlipStore
+    incidents: IncidentStore
 
 
 class Room(Protocol):

@@ -15,6 +15,8 @@ from typing import Any
 
 from holdfast.adapters.opensearch.hosts import Hosts
 from holdfast.ports.errors import Conflict, NotFound, Permanent
+from holdfast.ports.incident_store import SORT_FIELDS as INCIDENT_NUMBERS
+from holdfast.ports.incident_store import TEXT_FIELDS as INCIDENT_TEXTS
 from holdfast.ports.job_store import MAX_PAGE, NUMBER_FIELDS, TEXT_FIELDS
 
 LABEL_FIELD = "label_pairs"
@@ -54,6 +56,12 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "pilots": {"id": _SHOWN, "tenant": _WORD, "state": _WORD, "registered": _NUMBER},
     "beats": {"sheet": _SHOWN, "server": _WORD},
     "slips": {"id": _SHOWN, "tenant": _WORD, "kind": _WORD},
+    "standings": {
+        "id": _SHOWN,
+        **dict.fromkeys(sorted(INCIDENT_TEXTS), _WORD),
+        **dict.fromkeys(sorted(INCIDENT_NUMBERS), _NUMBER),
+    },
+    "papers": {"incident": _WORD, "kind": _WORD},
 }
 
 SAFE_WITH_COPIES = (3, 7)

@@ -6,28 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.adapters.opensearch.cluster import Cluster, to_json, version_of
+from holdfast.adapters.opensearch.create_only import create
 from holdfast.adapters.opensearch.hosts import Access
 from holdfast.adapters.opensearch.indexes import LABEL_FIELD
 from holdfast.adapters.opensearch.queries import counting, counts_from, cursor_at, label_pair, page_of
 from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.domain.jobs.specification import Specification
 from holdfast.formats.job_json import job_from_json, job_to_json, specification_from_json, specification_to_json
-from holdfast.ports.errors import Transient
 from holdfast.ports.job_store import (
     MAX_PAGE,
     Change,
-    Conflicted,
     JobQuery,
     Page,
     Record,
     Stored,
-    Unknown,
     WriteResult,
-    Written,
 )
-
-CONFIRMATIONS = 20
-"""Tries to confirm a document that stood already."""
 
 
 class OpenSearchJobStore:
@@ -84,7 +78,7 @@ class OpenSearchJobStore:
         lines = [
             (one.id, None, to_json(specification_to_json(one), f"specification {one.id!r}")) for one in specifications
         ]
-        await self._create("specifications", lines)
+        await create(self.cluster, "specifications", lines)
 
     async def get_specifications(self, ids: Sequence[str]) -> Mapping[str, Specification]:
         hits = await self.cluster.get("specifications", ids)
@@ -92,34 +86,7 @@ class OpenSearchJobStore:
 
     async def add_records(self, records: Sequence[Record]) -> Sequence[bool]:
         lines = [(record.id, None, to_json(record._asdict(), f"record {record.id!r}")) for record in records]
-        return await self._create("records", lines)
-
-    async def _create(self, kind: str, lines: Sequence[tuple[str, None, bytes]]) -> list[bool]:
-        """Create what is not there; what a conflict says is there is confirmed."""
-        results = await self.cluster.write(kind, lines) if lines else ()
-        unsure = [result.detail for result in results if isinstance(result, Unknown)]
-        if unsure:
-            raise Transient(f"{len(unsure)} {kind} may not be stored: {unsure[0]}")
-        standing = [line[0] for line, result in zip(lines, results, strict=True) if isinstance(result, Conflicted)]
-        await self._confirm(kind, list(dict.fromkeys(standing)))
-        return [isinstance(result, Written) for result in results]
-
-    async def _confirm(self, kind: str, names: Sequence[str]) -> None:
-        """Write documents once more as they are, over the version that was read.
-
-        A create may conflict with a document that only a primary about to be replaced has: it would be rolled back. Once a
-        write over it is acknowledged it stays. Of a crowd that confirms the same one, one gets through at a time.
-        """
-        for _ in range(CONFIRMATIONS):
-            if not names:
-                return
-            hits = await self.cluster.get(kind, names)
-            if len(hits) < len(names):
-                raise Transient(f"some {kind} stood and cannot be read back; send them again")
-            lines = [(hit["_id"], version_of(hit), to_json(hit["_source"], f"{kind} {hit['_id']!r}")) for hit in hits]
-            results = await self.cluster.write(kind, lines)
-            names = [line[0] for line, result in zip(lines, results, strict=True) if not isinstance(result, Written)]
-        raise Transient(f"some {kind} stood and could not be confirmed; send them again")
+        return await create(self.cluster, "records", lines)
 
     async def get_record(self, record: str) -> Record | None:
         hits = await self.cluster.get("records", [record])

@@ -79,6 +79,11 @@ def cursor_at(sort: str, values: list[Any]) -> str:
 
 
 def _after(cursor: str, sort: str, length: int) -> list[Any]:
+    return cursor_place(cursor, sort, numbers=sort.removeprefix("-") in NUMBER_FIELDS, length=length)
+
+
+def cursor_place(cursor: str, sort: str, *, numbers: bool, length: int = 2) -> list[Any]:
+    """Where to go on; `Permanent` unless it is a cursor of this very order."""
     try:
         place = orjson.loads(urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)))
     except (ValueError, BadBase64) as error:
@@ -86,7 +91,6 @@ def _after(cursor: str, sort: str, length: int) -> list[Any]:
     if not isinstance(place, list) or len(place) != length + 1 or place[0] != sort:
         raise Permanent("the cursor belongs to another search")
     values = place[1:]
-    numbers = sort.removeprefix("-") in NUMBER_FIELDS
     first_good = (isinstance(values[0], int) and numbers) or (isinstance(values[0], str | None) and not numbers)
     if not first_good or not isinstance(values[-1], str | int) or isinstance(values[0], bool):
         raise Permanent("the cursor is not one of ours")

@@ -7,7 +7,20 @@ from binascii import Error as BadBase64
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Column, ColumnElement, Select, and_, bindparam, false, func, literal, or_, select, tuple_
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    false,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
 
 from holdfast.adapters.sql.dialects import Dialect
 from holdfast.adapters.sql.rows import LARGEST, escaped, label, unescaped
@@ -147,6 +160,6 @@ def read_cursor(cursor: str, sort: str, place: Column[Any]) -> tuple[str | int |
 def _fits(value: object, place: Column[Any]) -> bool:
     if value is None:
         return bool(place.nullable)
-    if place.name in NUMBER_FIELDS:
+    if isinstance(place.type, BigInteger):
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
     return isinstance(value, str) and "\0" not in value

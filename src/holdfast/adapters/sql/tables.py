@@ -144,6 +144,38 @@ slips = Table(
 )
 Index("slips_kind", slips.c.kind, slips.c.id)
 
+STANDING_TEXT = ("tenant", "owner", "kind", "state", "cause", "flow", "case", "item", "job", "group")
+STANDING_NUMBERS = ("at", "due", "changed")
+
+standings = Table(
+    "standings",
+    metadata,
+    Column("id", _TEXT, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    *(Column(name, _TEXT, nullable=False) for name in STANDING_TEXT),
+    *(Column(name, BigInteger, nullable=name == "due") for name in STANDING_NUMBERS),
+    Column("document", LargeBinary, nullable=False),
+    postgresql_with=_OFTEN_REWRITTEN,
+)
+"""Where incidents stand."""
+_DUE = text("due IS NOT NULL")
+Index("standings_due", standings.c.due, standings.c.id, postgresql_where=_DUE, sqlite_where=_DUE)
+Index("standings_at", standings.c.tenant, standings.c.at, standings.c.id)
+Index("standings_state", standings.c.tenant, standings.c.state, standings.c.at, standings.c.id)
+Index("standings_case", standings.c.case)
+Index("standings_job", standings.c.job)
+
+papers = Table(
+    "papers",
+    metadata,
+    Column("id", _TEXT, primary_key=True),
+    Column("incident", _TEXT, nullable=False),
+    Column("kind", _TEXT, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+"""Incidents, decisions and steps: written once."""
+Index("papers_incident", papers.c.incident, papers.c.kind)
+
 ADDED: dict[int, tuple[tuple[Column[Any], ...], tuple[str, ...]]] = {
     2: ((jobs.c.case, jobs.c.work, jobs.c.ended), ("jobs_case", "jobs_ended")),
 }

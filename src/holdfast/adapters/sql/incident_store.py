@@ -1,0 +1,199 @@
+"""Incidents on PostgreSQL or SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import orjson
+from sqlalchemy import ColumnElement, func, literal, or_, select, tuple_
+
+from holdfast.adapters.sql.database import SqlDatabase
+from holdfast.adapters.sql.errors import VENDOR_ERRORS, meaning, translated
+from holdfast.adapters.sql.rows import TERM, Row, check_key, escaped, to_json, unescaped
+from holdfast.adapters.sql.search import read_cursor, write_cursor
+from holdfast.adapters.sql.tables import STANDING_NUMBERS, STANDING_TEXT, papers, standings
+from holdfast.domain.faults.incident import (
+    MAX_DOCUMENT,
+    Decision,
+    Incident,
+    Standing,
+    StepRecord,
+    decision_id,
+)
+from holdfast.formats.incident_json import from_document, to_document
+from holdfast.ports.errors import Permanent
+from holdfast.ports.incident_store import (
+    COUNT_FIELDS,
+    MAX_FOUND,
+    SORT_FIELDS,
+    IncidentPage,
+    IncidentQuery,
+    StoredStanding,
+)
+from holdfast.ports.job_store import Conflicted, Unknown, Version, WriteResult, Written
+
+_Paper = TypeVar("_Paper", Incident, Decision, StepRecord)
+
+
+class SqlIncidentStore:
+    """Fills the port `IncidentStore`, in the database of the job store, which opens and closes it."""
+
+    def __init__(self, database: SqlDatabase) -> None:
+        self.database = database
+
+    async def add_incidents(self, incidents: Sequence[tuple[Incident, Standing]]) -> Sequence[bool]:
+        places = {standing.id: _row(standing, 1) for _, standing in reversed(incidents)}
+        added = await self._add([(one.id, one.id, one) for one, _ in incidents])
+        if places:
+            with translated():
+                await self.database.create(standings, list(places.values()))
+        return added
+
+    async def get_incidents(self, ids: Sequence[str]) -> Mapping[str, Incident]:
+        return {one.id: one for one in await self._get(Incident, ids)}
+
+    async def get_standings(self, ids: Sequence[str]) -> Mapping[str, StoredStanding]:
+        wanted = self.database.dialect.any_of(standings.c.id, [escaped(one) for one in ids])
+        found = await self.database.rows(select(standings.c.version, standings.c.document).where(wanted))
+        read = [_stored(*row) for row in found]
+        return {one.standing.id: one for one in read}
+
+    async def put_standings(self, standings: Sequence[tuple[Standing, Version]]) -> Sequence[WriteResult]:
+        return await self._put(standings)
+
+    async def _put(self, wanted: Sequence[tuple[Standing, Version]]) -> Sequence[WriteResult]:
+        rows = [_row(one, expected.number + 1) for one, expected in wanted if expected.term == TERM]
+        done: set[str] = set()
+        if rows:
+            try:
+                done = await self.database.write(standings, (), rows)
+            except VENDOR_ERRORS as error:
+                return [Unknown(str(meaning(error)))] * len(wanted)
+        return [
+            Written(Version(expected.number + 1, TERM))
+            if escaped(one.id) in done and expected.term == TERM
+            else Conflicted("it is not at the expected version")
+            for one, expected in wanted
+        ]
+
+    async def find(
+        self, query: IncidentQuery, *, sort: str = "-at", limit: int = 100, cursor: str | None = None
+    ) -> IncidentPage:
+        field, down = sort.removeprefix("-"), sort.startswith("-")
+        if field not in SORT_FIELDS:
+            raise Permanent(f"incidents are not sorted by {field!r}")
+        if not 1 <= limit <= MAX_FOUND:
+            raise Permanent(f"a page has 1 to {MAX_FOUND} incidents, not {limit}")
+        place = standings.c[field]
+        wanted = select(standings.c.version, standings.c.document, place, standings.c.id).where(*_conditions(query))
+        by_id = standings.c.id.desc() if down else standings.c.id.asc()
+        wanted = wanted.order_by((place.desc() if down else place.asc()).nulls_last(), by_id).limit(limit + 1)
+        if cursor is not None:
+            value, name = read_cursor(cursor, sort, place)
+            wanted = wanted.where(_after(place, value, name, down=down))
+        found = await self.database.rows(wanted)
+        more = write_cursor(sort, found[limit - 1][2], found[limit - 1][3]) if len(found) > limit else None
+        return IncidentPage([_stored(version, document) for version, document, _, _ in found[:limit]], more)
+
+    async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
+        if by not in COUNT_FIELDS:
+            raise Permanent(f"incidents are not counted by {by!r}")
+        place, many = standings.c[by], func.count()
+        wanted = select(place, many).where(*_conditions(query)).group_by(place)
+        found = await self.database.rows(wanted.order_by(many.desc(), place).limit(MAX_FOUND))
+        return {unescaped(value): total for value, total in found}
+
+    async def add_decisions(self, decisions: Sequence[Decision]) -> Sequence[bool]:
+        return await self._add([(one.id, one.incident, one) for one in decisions])
+
+    async def get_decision(self, incident: str, n: int) -> Decision | None:
+        found = await self._get(Decision, [decision_id(incident, n)])
+        return found[0] if found else None
+
+    async def decisions(self, incident: str) -> Sequence[Decision]:
+        return sorted(await self._of(Decision, incident), key=lambda one: one.n)
+
+    async def add_steps(self, steps: Sequence[StepRecord]) -> Sequence[bool]:
+        return await self._add([(one.id, one.incident, one) for one in steps])
+
+    async def get_steps(self, ids: Sequence[str]) -> Mapping[str, StepRecord]:
+        return {one.id: one for one in await self._get(StepRecord, ids)}
+
+    async def steps(self, incident: str) -> Sequence[StepRecord]:
+        return sorted(await self._of(StepRecord, incident), key=lambda one: (one.n, one.step, one.mark))
+
+    async def _add(self, wanted: Sequence[tuple[str, str, Incident | Decision | StepRecord]]) -> Sequence[bool]:
+        rows: dict[str, Row] = {}
+        first: dict[str, int] = {}
+        for place, (name, incident, document) in enumerate(wanted):
+            if first.setdefault(name, place) == place:
+                check_key(name, name)
+                body = _bounded(to_json(to_document(document), name), name)
+                rows[name] = (_key(document, name), escaped(incident), type(document).__name__, body)
+        if not rows:
+            return []
+        with translated():
+            added = await self.database.create(papers, list(rows.values()))
+        return [
+            first[name] == place and _key(document, name) in added for place, (name, _, document) in enumerate(wanted)
+        ]
+
+    async def _get(self, kind: type[_Paper], ids: Sequence[str]) -> list[_Paper]:
+        names = [_key(kind, one) for one in ids]
+        wanted = self.database.dialect.any_of(papers.c.id, names)
+        return [from_document(kind, orjson.loads(body)) for (body,) in await self._bodies(wanted)]
+
+    async def _of(self, kind: type[_Paper], incident: str) -> list[_Paper]:
+        wanted = (papers.c.incident == escaped(incident)) & (papers.c.kind == kind.__name__)
+        return [from_document(kind, orjson.loads(body)) for (body,) in await self._bodies(wanted)]
+
+    async def _bodies(self, wanted: ColumnElement[bool]) -> Sequence[Row]:
+        return await self.database.rows(select(papers.c.body).where(wanted).limit(MAX_FOUND * 10))
+
+
+def _key(document: object, name: str) -> str:
+    """Incidents, decisions and steps share a table; their ids could be the same."""
+    kind = document if isinstance(document, type) else type(document)
+    return f"{kind.__name__}:{escaped(name)}"
+
+
+def _bounded(body: bytes, what: str) -> bytes:
+    if len(body) > MAX_DOCUMENT:
+        raise Permanent(f"{what[:80]!r} has {len(body)} bytes as JSON; at most {MAX_DOCUMENT} are possible")
+    return body
+
+
+def _row(standing: Standing, version: int) -> Row:
+    data = to_document(standing)
+    for name in ("id", "case", "item", "job", "flow", "owner"):
+        check_key(data[name], standing.id)
+    texts = [escaped(data[name]) for name in STANDING_TEXT]
+    numbers = [data[name] for name in STANDING_NUMBERS]
+    return (escaped(standing.id), version, *texts, *numbers, _bounded(to_json(data, standing.id), standing.id))
+
+
+def _stored(version: int, document: bytes) -> StoredStanding:
+    return StoredStanding(from_document(Standing, orjson.loads(document)), Version(version, TERM))
+
+
+def _conditions(query: IncidentQuery) -> list[ColumnElement[bool]]:
+    wanted: list[ColumnElement[bool]] = [standings.c[name] == escaped(value) for name, value in query.texts().items()]
+    if query.states:
+        wanted.append(standings.c.state.in_(sorted(state.value for state in query.states)))
+    if query.since is not None:
+        wanted.append(standings.c.at >= query.since)
+    if query.until is not None:
+        wanted.append(standings.c.at < query.until)
+    if query.due is not None:
+        wanted.append(standings.c.due <= query.due)
+    return wanted
+
+
+def _after(place: ColumnElement[Any], value: object, name: str, *, down: bool) -> ColumnElement[bool]:
+    here, last = standings.c.id, literal(name, standings.c.id.type)
+    if value is None:
+        return place.is_(None) & (here < last if down else here > last)
+    pair, end = tuple_(place, here), tuple_(literal(value, place.type), last)
+    later: ColumnElement[bool] = pair < end if down else pair > end
+    return or_(later, place.is_(None)) if place is standings.c.due else later

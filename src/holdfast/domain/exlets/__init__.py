@@ -1,0 +1,1 @@
+"""Exlets: what is done about an exception, step by step."""
