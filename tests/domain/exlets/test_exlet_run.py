@@ -36,7 +36,7 @@ TWO = Compensate((Worklet("one"), Worklet("two")))
 BACK = Compensate((Worklet("one", take={"venue": "venue"}),))
 
 
-def begin(made: Exlet) -> tuple[ExletRun, Command]:
+def begin(made: Exlet) -> tuple[ExletRun, Command | None]:
     run, (command,) = start_exlet("i1", 1, made)
     return run, command
 
@@ -125,27 +125,27 @@ def test_a_stopped_exlet_says_what_it_may_have_suspended() -> None:
     assert tell(run, StepDone(0)) == (run, None)
 
 
-def any_event(draw: st.DrawFn, made: Exlet) -> Event:
-    step = draw(st.integers(-1, len(made.steps)))
-    stage = draw(st.sampled_from(list(Stage)))
+def any_event(data: st.DataObject, made: Exlet) -> Event:
+    step = data.draw(st.integers(-1, len(made.steps)))
+    stage = data.draw(st.sampled_from(list(Stage)))
     kinds = st.one_of(
         st.builds(StepDone, st.just(step), st.just(""), st.just(stage)),
         st.builds(StepRefused, st.just(step), st.just("gone"), st.just(stage)),
         st.builds(WorkletEnded, st.just(step), st.integers(-1, 2), st.booleans()),
     )
-    return draw(kinds)
+    return data.draw(kinds)
 
 
-def answer(draw: st.DrawFn, command: Command, made: Exlet) -> list[Event]:
+def answer(data: st.DataObject, command: Command) -> list[Event]:
     """What the outside says to a command: refused now and then, worklets in any order, anything twice."""
     if isinstance(command, FinishExlet):
         return []
-    refused = draw(st.integers(0, 9)) == 0
+    refused = data.draw(st.integers(0, 9)) == 0
     if isinstance(command, StartWorklets):
         if refused:
             return [StepRefused(command.step, "there is no such flow")]
-        order = draw(st.permutations(range(len(command.cases))))
-        well = draw(st.integers(0, 9)) > 0
+        order = data.draw(st.permutations(range(len(command.cases))))
+        well = data.draw(st.integers(0, 9)) > 0
         return [WorkletEnded(command.step, place, well or place > 0) for place in order]
     stage = Stage.TAKE_BACK if isinstance(command, TakeBack) else Stage.ACT
     return [StepRefused(command.step, "gone", stage) if refused else StepDone(command.step, stage=stage)]
@@ -157,7 +157,7 @@ def test_each_step_is_asked_for_once_and_in_order_whatever_comes_twice(data: st.
     assert check_exlet(made) == []
     run, commands = start_exlet("i1", 1, made)
     asked: list[Command] = [*commands]
-    waiting: list[Event] = [one for command in commands for one in answer(data.draw, command, made)]
+    waiting: list[Event] = [one for command in commands for one in answer(data, command)]
     past: list[Event] = []
     while waiting:
         kind = data.draw(st.integers(0, 3))
@@ -171,7 +171,7 @@ def test_each_step_is_asked_for_once_and_in_order_whatever_comes_twice(data: st.
         assert run.state is not RunState.RUNNING or ask_again(run)
         run, commands = advance(run, event)
         asked += commands
-        waiting += [one for command in commands for one in answer(data.draw, command, made)]
+        waiting += [one for command in commands for one in answer(data, command)]
     assert run.state is not RunState.RUNNING
     steps = [(one.step, type(one)) for one in asked if not isinstance(one, FinishExlet)]
     assert steps == sorted(set(steps), key=lambda one: (one[0], one[1] is TakeBack))
@@ -205,7 +205,7 @@ def test_any_events_at_all_leave_a_run_that_makes_sense(data: st.DataObject) -> 
     run, commands = start_exlet("i1", 1, made)
     asked = list(commands)
     for _ in range(data.draw(st.integers(0, 30))):
-        run, commands = advance(run, any_event(data.draw, made))
+        run, commands = advance(run, any_event(data, made))
         asked += commands
         assert len(run.ends) == min(run.at, len(made.steps))
     steps = [one.step for one in asked if isinstance(one, DoStep | StartWorklets)]
