@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.live.case_site import BAD, GOOD, CaseSite, case_site
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.live
 
 SOURCE = '''
 import time
-from holdfast.flows import JobFailed, checkpoint, flow, gather, job, restored, scatter
+from holdfast.flows import JobFailed, checkpoint, files, flow, gather, job, lines, restored, scatter
 
 @flow
 async def chain(n: int = 2):
@@ -74,6 +75,13 @@ async def clock():
 @flow
 async def reader():
     open("/etc/passwd")
+
+@flow
+async def listed():
+    """Over what lies in the shared folder when the item begins, and over the lines of a file there."""
+    raw = await scatter("raw", ["cat", "${file}"], {"file": files("*.raw")})
+    samples = await scatter("samples", ["look", "${name}"], {"name": lines("samples.txt")})
+    return [raw.count, samples.count]
 
 @flow
 async def held():
@@ -211,3 +219,25 @@ async def test_without_a_checkpoint_a_long_loop_is_refused(short: CaseSite) -> N
     end = await short.result(case)
     assert end["outcome"] == "failed"
     assert end["reason"].startswith("its history has more than 60 events: call 'await checkpoint(state)'")
+
+
+async def test_a_scatter_over_files_and_over_lines(tmp_path: Path) -> None:
+    shared, flows = tmp_path / "shared", tmp_path / "flows"
+    shared.mkdir()
+    flows.mkdir()
+    for name in ("a.raw", "b.raw", "c.raw", "other"):
+        (shared / name).touch()
+    (shared / "samples.txt").write_text("ann\nben\n")
+    (tmp_path / "state").mkdir()
+    async with case_site("sqlite", tmp_path / "state", flows=flows, flow_files=(shared,)) as site:
+        given: list[dict[str, Any]] = []
+
+        def note(claim: dict[str, Any]) -> Any:
+            given.append(claim["parameters"])
+            return GOOD
+
+        site.fate = note
+        case = await site.start_python(SOURCE, "listed")
+        assert (await site.result(case))["outputs"] == {"result": [3, 2]}
+    assert sorted(Path(one["file"]).name for one in given if "file" in one) == ["a.raw", "b.raw", "c.raw"]
+    assert sorted(one["name"] for one in given if "name" in one) == ["ann", "ben"]

@@ -1,4 +1,4 @@
-"""Records histories of cases and shards on a real Temporal, for the replay tests: ``python -m tests.replay.record``.
+"""Records histories of cases and shards on a real Temporal, for the replay tests: ``python -m tests.replay.record RELEASE [NAME…]``.
 
 A release adds its histories under a name of its own; those of earlier releases stay, and must replay for as long as their cases may run.
 """
@@ -16,6 +16,16 @@ from tests.live import test_cases, test_python_flows
 from tests.live.case_site import BAD, GOOD, CaseSite, case_site
 
 FOLDER = Path(__file__).parent
+FILES = """
+holdfast: 1
+name: files
+flows:
+  usual: {name: usual, tasks: {look: {command: [echo]}}}
+tasks:
+  listed: {command: [cat, "${file}"], scatter: {file: {files: "*.raw"}}}
+  watched: {command: [cat, "${file}"], scatter: {file: {watch: "*.raw", until: {file: done}}}}
+  late: {worklet: anywhere, default: usual, after: [listed, watched]}
+"""
 FLOWS: dict[str, tuple[str, dict[str, Any]]] = {
     "chain": (test_cases.CHAIN, {}),
     "diamond": (test_cases.DIAMOND, {}),
@@ -24,6 +34,7 @@ FLOWS: dict[str, tuple[str, dict[str, Any]]] = {
     "subflow": (test_cases.SUBFLOW, {}),
     "compensated": (test_cases.COMPENSATED, {}),
     "scatter": (test_cases.SCATTER, {"n": 600}),
+    "files": (FILES, {}),
 }
 
 
@@ -38,24 +49,31 @@ PYTHON: dict[str, dict[str, Any]] = {
 """Python flows and their parameters."""
 
 
-async def record(release: str) -> None:
-    with TemporaryDirectory() as folder:
-        async with case_site("sqlite", Path(folder)) as site:
+async def record(release: str, *only: str) -> None:
+    """All of them, or those that are named."""
+    with TemporaryDirectory() as folder, TemporaryDirectory() as shared:
+        for name in ("a.raw", "b.raw", "done"):
+            (Path(shared) / name).touch()
+        async with case_site("sqlite", Path(folder), flow_files=(Path(shared),), watch_every=0.1) as site:
             site.fate = lambda claim: BAD if claim["name"] == "d" else GOOD
             for name, (text, params) in FLOWS.items():
+                if only and name not in only:
+                    continue
                 case = await site.start(text, **params)
                 await site.ended(case)
                 await _keep(site, case, f"{release}-{name}")
                 if name == "scatter":
                     await _keep(site, f"{case}:many@1:0", f"{release}-shard")
-    await record_python(release)
+    await record_python(release, *only)
 
 
-async def record_python(release: str) -> None:
+async def record_python(release: str, *only: str) -> None:
     with TemporaryDirectory() as folder:
         async with case_site("sqlite", Path(folder), flows=folder, history_limit=30) as site:
             site.fate = lambda claim: BAD if claim["name"] == "bad" else GOOD
             for name, params in PYTHON.items():
+                if only and f"python-{name}" not in only:
+                    continue
                 case = await site.start_python(test_python_flows.SOURCE, name, **params)
                 await site.ended(case)
                 await _keep(site, case, f"{release}-python-{name}")
@@ -71,4 +89,4 @@ async def _keep(site: CaseSite, workflow: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(record(sys.argv[1]))
+    asyncio.run(record(*sys.argv[1:]))
