@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -232,7 +232,7 @@ async def test_a_scatter_over_files_and_over_lines(tmp_path: Path) -> None:
     async with case_site("sqlite", tmp_path / "state", flows=flows, flow_files=(shared,)) as site:
         given: list[dict[str, Any]] = []
 
-        def note(claim: dict[str, Any]) -> Any:
+        def note(claim: Mapping[str, Any]) -> dict[str, Any]:
             given.append(claim["parameters"])
             return GOOD
 
