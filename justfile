@@ -86,6 +86,10 @@ sim n="10000":
 sim-again seed *args:
     uv run python -m tests.simulation --seed {{ seed }} {{ args }}
 
+# Fuzzed rules are tried and walked, and an auditor looks for an act on an error: `just fuzz-rules --count 1000000`.
+fuzz-rules *args:
+    uv run python -m tests.fuzz_rules {{ args }}
+
 # Write the interface's description to docs/reference/openapi.json.
 openapi:
     uv run python scripts/openapi.py

@@ -126,6 +126,21 @@ def test_no_walk_is_longer_than_the_tree_is_deep(tree: RuleTree, context: Contex
         assert len({tested.rule for tested in done.path}) == len(done.path)
 
 
+@given(trees(shadows=True), contexts, st.booleans())
+def test_the_path_is_what_was_tested_in_that_order(tree: RuleTree, context: Context, shadow: bool) -> None:
+    asked: list[str] = []
+
+    def evaluate(condition: str) -> bool | Erred:
+        asked.append(condition)
+        return evaluate_in(context)(condition)
+
+    done = walk(tree, evaluate, shadow=shadow)
+    assert [tree.rules[tested.rule].condition for tested in done.path[1:]] == asked
+    for tested in done.path[1:]:
+        answer = context[tree.rules[tested.rule].condition]
+        assert tested.verdict == (Verdict.ERROR if isinstance(answer, Erred) else str(answer).lower())
+
+
 @given(trees(), contexts)
 def test_an_erring_rule_never_lets_a_more_general_one_act(tree: RuleTree, context: Context) -> None:
     done = walk(tree, evaluate_in(context))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.rules.condition import Evaluate, Verdict
-from holdfast.domain.rules.rule_tree import ROOT, Conclusion, Refused, Rule, RuleTree, Walk, check_tree, walk
+from holdfast.domain.rules.rule_tree import ROOT, Conclusion, Refused, Rule, RuleTree, Walk, check_tree, copied, walk
 
 ANY_TASK = "*"
 """The task of a tree that serves every task; it is walked after the task's own."""
@@ -146,7 +146,7 @@ def apply(rule_set: RuleSet, version: Version) -> RuleSet | Refused:
     for key, rule, before, after in version.changes:
         rules = touched.get(key)
         if rules is None:
-            rules = touched[key] = dict(rule_set.tree(key).rules)
+            rules = touched[key] = copied(rule_set.tree(key))
         if rules.get(rule) != before:
             return Refused(f"rule {rule} of {key} is not as version {version.number} found it")
         if after is None:

@@ -1,0 +1,1 @@
+"""The language of conditions: CEL, by Google's own implementation."""

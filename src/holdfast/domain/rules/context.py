@@ -1,0 +1,239 @@
+"""The typed context: everything a condition may ask about, field by field (P1-24).
+
+One description, from which the types of conditions, the reference and the editor's completion are made. A context is a flat mapping
+from a field's dotted name to a plain value; `read_context` makes one of JSON as people write it, nested or flat, and tells everything
+that is wrong with it. What is not told is filled in: nothing (`null`) where a field may be unknown, otherwise the empty value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import NamedTuple
+
+MOST_MEMBERS = 400
+"""The longest list and the largest map that a condition sees, at any depth."""
+LONGEST_TEXT = 4_000
+MOST_TEXT = 128 * 1024
+"""Characters of all texts together."""
+DEEPEST = 8
+_LARGEST = 2**63 - 1
+
+
+class Kind(StrEnum):
+    """The type of a field; the value is its name in conditions."""
+
+    INT = "int"
+    NUMBER = "double"
+    TEXT = "string"
+    TRUTH = "bool"
+    TEXTS = "list(string)"
+    WORDS = "map(string, string)"
+    DATA = "map(string, dyn)"
+    RECORDS = "list(map(string, dyn))"
+
+
+class Field(NamedTuple):
+    """One thing that a condition may ask about."""
+
+    name: str
+    kind: Kind
+    words: str
+    optional: bool = False
+    """It may be unknown, and is then `null`."""
+
+
+_I, _N, _T, _B = Kind.INT, Kind.NUMBER, Kind.TEXT, Kind.TRUTH
+
+FIELDS: tuple[Field, ...] = (
+    Field("exception.type", _T, "the exception's type, such as `abort`"),
+    Field("exception.task", _T, "the task whose work item it concerns; empty for a case"),
+    Field("exception.trigger", _T, "what was raised from outside, by its name"),
+    Field("exception.level", _I, "how many times a ladder has been climbed for it"),
+    Field("cause", _T, "the classified reason, such as `memory`; `unknown` when in doubt"),
+    Field("confidence", _N, "how sure the classification is, from 0 to 1"),
+    Field("retry", _T, "what another try would need: `same`, `changed`, `elsewhere` or `no`"),
+    Field("pattern", _T, "the pattern that decided the cause"),
+    Field("job.id", _T, "the job"),
+    Field("job.name", _T, "its name"),
+    Field("job.owner", _T, "whose it is"),
+    Field("job.team", _T, "the owner's team"),
+    Field("job.labels", Kind.WORDS, "its labels"),
+    Field("job.parameters", Kind.DATA, "its parameters"),
+    Field("job.index", _I, "its place in an array", optional=True),
+    Field("job.priority", _I, "its priority"),
+    Field("job.attempt", _I, "the number of the attempt, from 1"),
+    Field("job.generation", _I, "the generation"),
+    Field("job.faults", _I, "attempts that ended badly"),
+    Field("job.releases", _I, "attempts that were lost with their pilot"),
+    Field("job.cpus", _I, "what it was given: processors"),
+    Field("job.memory", _I, "bytes of memory; 0: not said"),
+    Field("job.disk", _I, "bytes of disk; 0: not said"),
+    Field("job.gpus", _I, "GPUs"),
+    Field("job.wall", _I, "its limit of time in seconds", optional=True),
+    Field("job.age", _N, "seconds since it was submitted"),
+    Field("attempts", Kind.RECORDS, "the earlier attempts, the oldest first: attempt, host, cause, exit_code, …"),
+    Field("evidence.exit_code", _I, "the exit code", optional=True),
+    Field("evidence.signal", _I, "the signal it died of", optional=True),
+    Field("evidence.scheduler", _T, "the batch system: `slurm`, `htcondor`, …, `none`"),
+    Field("evidence.scheduler_state", _T, "the batch system's word for its state"),
+    Field("evidence.scheduler_reason", _T, "the batch system's reason"),
+    Field("evidence.hold_code", _I, "HTCondor's code of a hold", optional=True),
+    Field("evidence.hold_subcode", _I, "its subcode", optional=True),
+    Field("evidence.log_tail", Kind.TEXTS, "the last lines of the log"),
+    Field("evidence.peak_memory", _I, "bytes it used at most", optional=True),
+    Field("evidence.memory_limit", _I, "bytes it was allowed", optional=True),
+    Field("evidence.oom_kills", _I, "processes that the kernel killed for memory", optional=True),
+    Field("evidence.disk_left", _I, "bytes left on the disk it wrote to", optional=True),
+    Field("evidence.wall_time", _N, "seconds it ran", optional=True),
+    Field("evidence.time_limit", _N, "seconds it was allowed", optional=True),
+    Field("evidence.node", _T, "the node as the batch system calls it"),
+    Field("evidence.transfer", _T, "what the transfer said when it failed"),
+    Field("evidence.stage", _T, "how far it was: `staging-in`, `executing`, `staging-out`, `cleanup`; empty if unknown"),
+    Field("evidence.more", Kind.DATA, "what else was told"),
+    Field("case.id", _T, "the case"),
+    Field("case.flow", _T, "the flow's name"),
+    Field("case.version", _T, "the flow's version"),
+    Field("case.data", Kind.DATA, "the case's data"),
+    Field("case.depth", _I, "how many cases stand above it"),
+    Field("case.age", _N, "seconds since it began"),
+    Field("item.name", _T, "the work item"),
+    Field("item.status", _T, "its status"),
+    Field("item.data", Kind.DATA, "its data"),
+    Field("item.round", _I, "which time it is run"),
+    Field("item.age", _N, "seconds since it was enabled"),
+    Field("items", Kind.WORDS, "the status of every work item of the case, by name"),
+    Field("host.name", _T, "the host"),
+    Field("host.closed", _B, "whether it is closed to new jobs"),
+    Field("host.jobs_1h", _I, "jobs that ended there within the hour"),
+    Field("host.faults_1h", _I, "faults there within the hour"),
+    Field("site.name", _T, "the site"),
+    Field("site.open", _B, "whether it takes pilots"),
+    Field("site.pilots", _I, "its pilots"),
+    Field("site.waiting", _I, "jobs that wait for it"),
+    Field("site.faults_1h", _I, "faults there within the hour"),
+    Field("history.same_cause", _I, "earlier attempts of this job with the same cause"),
+    Field("history.same_host", _I, "earlier attempts of this job on the same host"),
+    Field("history.cause_1h", _I, "faults of the same cause within the hour, over all jobs of the tenant"),
+    Field("history.flow_1h", _I, "faults of the same flow within the hour"),
+    Field("history.owner_1h", _I, "faults of the same owner within the hour"),
+    Field("history.succeeded", _I, "jobs of the same task that have succeeded"),
+    Field("external", Kind.DATA, "what registered sources outside say, by the source's name"),
+    Field("now.hour", _I, "the hour of the day in UTC"),
+    Field("now.weekday", _I, "the day of the week, 1 for Monday"),
+)  # fmt: skip
+
+BY_NAME: Mapping[str, Field] = {field.name: field for field in FIELDS}
+_GROUPS = frozenset(field.name.partition(".")[0] for field in FIELDS if "." in field.name)
+
+Context = Mapping[str, object]
+"""The value of every field by its name."""
+
+_EMPTY: Mapping[Kind, object] = {
+    Kind.INT: 0, Kind.NUMBER: 0.0, Kind.TEXT: "", Kind.TRUTH: False,
+    Kind.TEXTS: [], Kind.WORDS: {}, Kind.DATA: {}, Kind.RECORDS: [],
+}  # fmt: skip
+NOTHING_KNOWN: Context = {field.name: None if field.optional else _EMPTY[field.kind] for field in FIELDS}
+"""The context of which nothing was told."""
+
+
+def read_context(told: Mapping[str, object]) -> tuple[Context, tuple[str, ...]]:
+    """A whole context of what was told, and everything that is wrong with it; what is wrong is left out.
+
+    Too long lists and texts are no mistake of the teller's: they are cut, at the end where the newest stands.
+    """
+    context = dict(NOTHING_KNOWN)
+    wrong: list[str] = []
+    left = [MOST_TEXT]
+    for name, value in _flat(told):
+        field = BY_NAME.get(name)
+        if field is None:
+            close = get_close_matches(name, BY_NAME, n=1)
+            wrong.append(f"{name}: there is no such field" + (f"; did you mean {close[0]}?" if close else ""))
+            continue
+        if value is None:
+            if not field.optional:
+                wrong.append(f"{name}: it is never unknown; leave it out or give a {field.kind}")
+            continue
+        fitting, problem = _fit(field, value, left)
+        if problem:
+            wrong.append(f"{name}: {problem}")
+        else:
+            context[name] = fitting
+    return context, tuple(wrong)
+
+
+def _flat(told: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for name, value in told.items():
+        if name in _GROUPS and name not in BY_NAME and isinstance(value, Mapping):
+            for inner, one in value.items():
+                yield f"{name}.{inner}", one
+        else:
+            yield name, value
+
+
+def _fit(field: Field, value: object, left: list[int]) -> tuple[object, str]:
+    bad = f"it is {type(value).__name__}; a {field.kind} is needed"
+    if field.kind is Kind.TRUTH:
+        return (value, "") if isinstance(value, bool) else (None, bad)
+    if isinstance(value, bool):
+        return None, bad
+    if field.kind is Kind.INT:
+        return (value, "") if isinstance(value, int) and abs(value) <= _LARGEST else (None, bad)
+    if field.kind is Kind.NUMBER:
+        return (float(value), "") if isinstance(value, int | float) and abs(value) < 1e300 else (None, bad)
+    if field.kind is Kind.TEXT:
+        return (_cut(value, left), "") if isinstance(value, str) else (None, bad)
+    if field.kind in {Kind.TEXTS, Kind.RECORDS}:
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            return None, bad
+        wanted: type = str if field.kind is Kind.TEXTS else Mapping
+        if not all(isinstance(one, wanted) for one in value):
+            return None, f"a member is of another type; a {field.kind} is needed"
+        # The newest stands last; it is kept, also when the texts together are too long.
+        kept = [_plain(one, left, DEEPEST) for one in reversed(value[-MOST_MEMBERS:])]
+        return kept[::-1], ""
+    if not isinstance(value, Mapping):
+        return None, bad
+    if field.kind is Kind.WORDS and not all(isinstance(one, str) for one in value.values()):
+        return None, f"a member is of another type; a {field.kind} is needed"
+    return _plain(value, left, DEEPEST), ""
+
+
+def _plain(value: object, left: list[int], depth: int) -> object:
+    """A JSON value within the bounds: what is too deep or no JSON is left out as null, what is too long is cut."""
+    if isinstance(value, str):
+        return _cut(value, left)
+    if value is None or isinstance(value, bool) or (isinstance(value, float) and abs(value) < 1e300):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) <= _LARGEST else float(value) if abs(value) < 10**300 else None
+    if depth <= 0:
+        return None
+    if isinstance(value, Mapping):
+        few = list(value.items())[:MOST_MEMBERS]
+        return {_cut(str(key), left): _plain(one, left, depth - 1) for key, one in few}
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [_plain(one, left, depth - 1) for one in value[-MOST_MEMBERS:]]
+    return None
+
+
+def _cut(text: str, left: list[int]) -> str:
+    kept = text[: min(LONGEST_TEXT, max(0, left[0]))]
+    left[0] -= len(kept)
+    # Half a surrogate pair is no text that can be handed on.
+    return kept if kept.isascii() else kept.encode("utf-8", "replace").decode()
+
+
+def worst_context() -> Context:
+    """A context at its bounds: what a condition must stand before it is saved."""
+    line = "a" * 300
+    values: dict[Kind, object] = {
+        Kind.INT: _LARGEST, Kind.NUMBER: 1e299, Kind.TEXT: "a" * 200, Kind.TRUTH: True,
+        Kind.TEXTS: [line] * MOST_MEMBERS,
+        Kind.WORDS: {f"name-{n}": "running" for n in range(MOST_MEMBERS)},
+        Kind.DATA: {f"name{n}": [n] * 20 for n in range(MOST_MEMBERS)},
+        Kind.RECORDS: [{"attempt": 1, "host": "node", "cause": "memory", "exit_code": 137}] * MOST_MEMBERS,
+    }  # fmt: skip
+    return {field.name: values[field.kind] for field in FIELDS}
