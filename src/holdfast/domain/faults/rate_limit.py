@@ -1,0 +1,174 @@
+"""Rate limits: so many tokens in any window, leased in bunches to those who act.
+
+A bucket has a limit, such as 200 acts in ten minutes or 1,000 core-hours in a day. A lease takes tokens out of it for a short time, in which
+they may be spent. A token comes back a whole window after it was last possible to spend it. So whatever the order of the requests and
+however many lease at the same time, in no window are more tokens spent than the limit says: those spent in it were all out of the bucket at
+the moment when the last of them was leased.
+
+Times are milliseconds. A clock that goes back is taken to stand still; one that is ahead by some time shortens the windows by that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+SECOND = 1000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+SLICES = 60
+"""Tokens on their way back are kept by slices of the window, so many at most; the later end of a slice counts."""
+MAX_LEASES = 200
+"""Leases of one bucket at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most so many tokens in any window of so many milliseconds."""
+
+    tokens: int
+    window: int
+
+    def __str__(self) -> str:
+        return f"{self.tokens:,} in {span_in_words(self.window)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Tokens that one handler may spend until then, and nobody else."""
+
+    id: str
+    """Random; never used for another."""
+    tokens: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """There are not enough tokens; when to ask again."""
+
+    free: int
+    again: int
+    """The earliest time at which there can be enough. `NEVER`: not under this limit."""
+
+
+NEVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The tokens of one limit. What is neither leased nor on its way back is free."""
+
+    limit: Limit
+    leases: tuple[Lease, ...] = ()
+    """Those that may still be spent from."""
+    returning: tuple[tuple[int, int], ...] = ()
+    """When how many come back, the soonest first."""
+    latest: int = 0
+    """The latest time that was seen."""
+
+    @property
+    def free(self) -> int:
+        """Never below nothing, also when the limit was lowered while tokens are out."""
+        out = sum(lease.tokens for lease in self.leases) + sum(tokens for _, tokens in self.returning)
+        return max(0, self.limit.tokens - out)
+
+    def as_plain(self) -> dict[str, Any]:
+        return {
+            "limit": [self.limit.tokens, self.limit.window],
+            "leases": [[one.id, one.tokens, one.until] for one in self.leases],
+            "returning": [list(one) for one in self.returning],
+            "latest": self.latest,
+        }
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> Bucket:
+        return cls(
+            Limit(*data["limit"]),
+            tuple(Lease(*one) for one in data["leases"]),
+            tuple((at, tokens) for at, tokens in data["returning"]),
+            data["latest"],
+        )
+
+
+def with_limit(bucket: Bucket, limit: Limit) -> Bucket:
+    """The bucket under another limit. What is out stays out for as long as the longer of both windows says."""
+    if limit == bucket.limit:
+        return bucket
+    longer = max(0, limit.window - bucket.limit.window)
+    returning = tuple((at + longer, tokens) for at, tokens in bucket.returning)
+    return replace(bucket, limit=limit, returning=returning)
+
+
+def lease(
+    bucket: Bucket, *, name: str, wanted: int, least: int = 1, now: int, lasts: int
+) -> tuple[Bucket, Lease] | Empty:
+    """Take up to `wanted` tokens, `least` at least, to be spent within `lasts`; or how long to wait."""
+    bucket = pass_time(bucket, now)
+    free = bucket.free
+    if least > free:
+        return Empty(free, _again(bucket, least))
+    if len(bucket.leases) >= MAX_LEASES:
+        return Empty(free, min(one.until for one in bucket.leases))
+    taken = Lease(name, max(least, min(wanted, free)), bucket.latest + lasts)
+    return replace(bucket, leases=(*bucket.leases, taken)), taken
+
+
+def settle(bucket: Bucket, *, name: str, spent: int, now: int) -> Bucket:
+    """End a lease early: what was not spent is free at once. A lease that has ended, or was settled before, gives nothing back."""
+    bucket = pass_time(bucket, now)
+    found = next((one for one in bucket.leases if one.id == name), None)
+    if found is None:
+        return bucket
+    left = tuple(one for one in bucket.leases if one.id != name)
+    gone = min(max(0, spent), found.tokens)
+    return replace(bucket, leases=left, returning=_put_back(bucket, bucket.latest, gone))
+
+
+def pass_time(bucket: Bucket, now: int) -> Bucket:
+    """The bucket at a later time: leases that ran out are on their way back, and what has come back is free."""
+    now = max(now, bucket.latest)
+    out = replace(bucket, latest=now)
+    for one in bucket.leases:
+        if one.until <= now:
+            out = replace(out, returning=_put_back(out, one.until, one.tokens))
+    leases = tuple(one for one in bucket.leases if one.until > now)
+    returning = tuple((at, tokens) for at, tokens in out.returning if at > now)
+    return replace(out, leases=leases, returning=returning)
+
+
+def _put_back(bucket: Bucket, last_spent: int, tokens: int) -> tuple[tuple[int, int], ...]:
+    if tokens <= 0:
+        return bucket.returning
+    slice_ = max(1, bucket.limit.window // SLICES)
+    at = last_spent + bucket.limit.window
+    at = -(-at // slice_) * slice_
+    back = dict(bucket.returning)
+    back[at] = back.get(at, 0) + tokens
+    return tuple(sorted(back.items()))
+
+
+def _again(bucket: Bucket, least: int) -> int:
+    """When enough will have come back, if nobody takes them before."""
+    if least > bucket.limit.tokens:
+        return NEVER
+    window = bucket.limit.window
+    coming = sorted((*bucket.returning, *((one.until + window, one.tokens) for one in bucket.leases)))
+    out = sum(tokens for _, tokens in coming)
+    for at, tokens in coming:
+        out -= tokens
+        if bucket.limit.tokens - out >= least:
+            return at
+    return NEVER
+
+
+def span_in_words(milliseconds: int) -> str:
+    """A length of time as people say it."""
+    for unit, name in ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second")):
+        if milliseconds >= unit and milliseconds % unit == 0:
+            count = milliseconds // unit
+            return f"a {name}" if count == 1 and name != "hour" else "an hour" if count == 1 else f"{count} {name}s"
+    return f"{milliseconds} ms"
