@@ -344,4 +344,6 @@ def _tried(brakes: Brakes, request: Request, now: int) -> tuple[Storms, str] | R
     if isinstance(canary, NotYet):
         again = None if canary.held else now + brakes.policy.stopped_wait
         return Refused(Brake.CANARY if canary.held else Brake.STORM, f"{about}: {canary.words}", again)
+    if canary is known:
+        return storms, group.id
     return with_canary(storms, group.id, request.rule, canary), group.id
