@@ -17,10 +17,12 @@ from tests import servers
 from tests.contracts.examples import many_jobs
 from tests.contracts.room import Room, Stores
 
+from holdfast.adapters.opensearch.audit import OpenSearchAuditStore
 from holdfast.adapters.opensearch.incident_store import OpenSearchIncidentStore
 from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
 from holdfast.adapters.opensearch.pilot_store import OpenSearchPilotStore
 from holdfast.adapters.opensearch.slip_store import OpenSearchSlipStore
+from holdfast.adapters.sql.audit import SqlAuditStore
 from holdfast.adapters.sql.incident_store import SqlIncidentStore
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.sql.pilot_store import SqlPilotStore
@@ -34,7 +36,10 @@ CLOSED_PORT = 9
 
 def _sql(url: str, schema: str | None = None) -> Stores:
     jobs = SqlJobStore(url, schema=schema)
-    return Stores(jobs, SqlPilotStore(jobs.database), SqlSlipStore(jobs.database), SqlIncidentStore(jobs.database))
+    database = jobs.database
+    return Stores(
+        jobs, SqlPilotStore(database), SqlSlipStore(database), SqlIncidentStore(database), SqlAuditStore(database)
+    )
 
 
 class SqliteRoom:
@@ -90,7 +95,11 @@ class OpenSearchRoom:
         jobs = OpenSearchJobStore(hosts, prefix=self._prefix, timeout=timeout)
         cluster = jobs.cluster
         return Stores(
-            jobs, OpenSearchPilotStore(cluster), OpenSearchSlipStore(cluster), OpenSearchIncidentStore(cluster)
+            jobs,
+            OpenSearchPilotStore(cluster),
+            OpenSearchSlipStore(cluster),
+            OpenSearchIncidentStore(cluster),
+            OpenSearchAuditStore(cluster),
         )
 
     async def clear(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from holdfast.ports.audit import AuditStore
 from holdfast.ports.incident_store import IncidentStore
 from holdfast.ports.job_store import JobStore
 from holdfast.ports.pilot_store import PilotStore
@@ -20,6 +21,7 @@ class Stores(NamedTuple):
     pilots: PilotStore
     slips: SlipStore
     incidents: IncidentStore
+    audit: AuditStore
 
 
 class Room(Protocol):

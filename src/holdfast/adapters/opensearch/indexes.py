@@ -62,6 +62,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
         **dict.fromkeys(sorted(INCIDENT_NUMBERS), _NUMBER),
     },
     "papers": {"incident": _WORD, "kind": _WORD},
+    "audit": {"tenant": _WORD, "number": _NUMBER, "last": _NUMBER},
 }
 
 SAFE_WITH_COPIES = (3, 7)

@@ -176,6 +176,18 @@ papers = Table(
 """Incidents, decisions and steps: written once."""
 Index("papers_incident", papers.c.incident, papers.c.kind)
 
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", _TEXT, primary_key=True),
+    Column("tenant", _TEXT, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+"""Pages of the audit log, written once; `last` is the number of a page's last entry."""
+Index("audit_last", audit.c.tenant, audit.c.last)
+
 ADDED: dict[int, tuple[tuple[Column[Any], ...], tuple[str, ...]]] = {
     2: ((jobs.c.case, jobs.c.work, jobs.c.ended), ("jobs_case", "jobs_ended")),
 }
