@@ -98,6 +98,10 @@ openapi:
 flow-schema:
     uv run python scripts/flow_schema.py
 
+# Write the schema of exlets to docs/reference/exlet.schema.json.
+exlet-schema:
+    uv run python scripts/exlet_schema.py
+
 # List the papers' claims that no test carries.
 ledger *args:
     uv run python scripts/ledger.py {{ args }}

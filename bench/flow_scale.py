@@ -100,7 +100,7 @@ async def accepted(store: JobStore, case: str, jobs: int, since: float) -> float
 
 async def run(site: WholeSite, jobs: int, given: argparse.Namespace, *, dying: bool) -> Figures:
     figures = Figures(jobs)
-    store, _, _ = open_stores(site.store)
+    store = open_stores(site.store).jobs
     await store.open()
     before = site.cpu()
     started = time.monotonic()

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import structlog
@@ -25,6 +25,7 @@ from holdfast.apps.settings import Settings
 from holdfast.domain.jobs.outbound import Outbound
 from holdfast.ports.errors import Permanent, Transient
 from holdfast.ports.identity import Identity
+from holdfast.ports.incident_store import IncidentStore
 from holdfast.ports.job_store import JobStore
 from holdfast.ports.notify import Notify
 from holdfast.ports.pilot_store import PilotStore
@@ -40,11 +41,13 @@ from holdfast.services.keep_beats import KeepBeats
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_listings import KeepListings
+from holdfast.services.mend_jobs import MendJobs
 from holdfast.services.open_sessions import OpenSessions
 from holdfast.services.pass_orders import PassOrders
 from holdfast.services.read_outputs import ReadOutputs
 from holdfast.services.relay_ends import RelayEnds
 from holdfast.services.release_claims import ReleaseClaims
+from holdfast.services.run_exlet import RunExlet
 from holdfast.services.send_callbacks import SendCallbacks
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.submit_flow_jobs import SubmitFlowJobs
@@ -60,17 +63,29 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-def open_stores(url: str) -> tuple[JobStore, PilotStore, SlipStore]:
+class Stores(NamedTuple):
+    """The stores of one domain; opening and closing the job store does so for all."""
+
+    jobs: JobStore
+    pilots: PilotStore
+    slips: SlipStore
+    incidents: IncidentStore
+
+
+def open_stores(url: str) -> Stores:
     """The stores that a URL names, not yet connected. Each kind takes a second to import, so a process pays for its own only."""
     scheme = url.split(":", 1)[0].split("+")[0]
     if scheme in ("sqlite", "postgresql"):
+        from holdfast.adapters.sql.incident_store import SqlIncidentStore
         from holdfast.adapters.sql.job_store import SqlJobStore
         from holdfast.adapters.sql.pilot_store import SqlPilotStore
         from holdfast.adapters.sql.slip_store import SqlSlipStore
 
         sql = SqlJobStore(url)
-        return sql, SqlPilotStore(sql.database), SqlSlipStore(sql.database)
+        base = sql.database
+        return Stores(sql, SqlPilotStore(base), SqlSlipStore(base), SqlIncidentStore(base))
     if scheme in ("opensearch", "opensearch+https", "opensearch+http"):
+        from holdfast.adapters.opensearch.incident_store import OpenSearchIncidentStore
         from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
         from holdfast.adapters.opensearch.pilot_store import OpenSearchPilotStore
         from holdfast.adapters.opensearch.slip_store import OpenSearchSlipStore
@@ -87,7 +102,10 @@ def open_stores(url: str) -> tuple[JobStore, PilotStore, SlipStore]:
             wait_for_active_shards=options.get("wait_for_active_shards", "2" if replicas else "1"),
             timeout=float(options.get("timeout", "5")),
         )
-        return search, OpenSearchPilotStore(search.cluster), OpenSearchSlipStore(search.cluster)
+        cluster = search.cluster
+        return Stores(
+            search, OpenSearchPilotStore(cluster), OpenSearchSlipStore(cluster), OpenSearchIncidentStore(cluster)
+        )
     raise Permanent(
         f"store {scheme}:… is not known; use sqlite:///FILE, postgresql://… or opensearch://HOST:PORT/PREFIX"
     )
@@ -101,6 +119,7 @@ class Parts:
     store: JobStore
     pilots: PilotStore
     slips: SlipStore
+    incidents: IncidentStore
     clock: SystemClock
     ids: RandomIds
     writer: CheckedWriter
@@ -118,7 +137,7 @@ class Parts:
 
 def make_parts(settings: Settings) -> Parts:
     settings.state.mkdir(parents=True, exist_ok=True)
-    store, pilots, slips = open_stores(settings.store_url)
+    store, pilots, slips, incidents = open_stores(settings.store_url)
     clock = SystemClock()
     writer = CheckedWriter(store)
     engine = relay = None
@@ -146,6 +165,7 @@ def make_parts(settings: Settings) -> Parts:
         store=store,
         pilots=pilots,
         slips=slips,
+        incidents=incidents,
         clock=clock,
         ids=RandomIds(),
         writer=writer,
@@ -158,6 +178,13 @@ def make_parts(settings: Settings) -> Parts:
         engine=engine,
         relay=relay,
     )
+
+
+def run_exlet(parts: Parts, steer: SteerJobs) -> RunExlet:
+    """The service that carries exlets out, for any process."""
+    mend = MendJobs(parts.writer, steer, parts.clock)
+    gates = KeepGates(parts.slips)
+    return RunExlet(parts.incidents, parts.store, parts.engine, parts.flows, gates, mend, parts.clock)
 
 
 class ServerParts:
@@ -316,6 +343,7 @@ class WorkerParts:
             parts.staging,
             KeepGates(parts.slips),
         )
+        self.exlets = run_exlet(parts, steer)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """A worker in a process of its own also sees ends: those of jobs that it cancels or continues."""
@@ -324,6 +352,7 @@ class WorkerParts:
     async def run(self) -> None:
         """Work until cancelled; while Temporal cannot be reached, wait for it."""
         from holdfast.adapters.temporal.activities import Activities
+        from holdfast.adapters.temporal.exlet_activities import ExletActivities
         from holdfast.adapters.temporal.worker import run_worker
 
         while True:
@@ -333,7 +362,9 @@ class WorkerParts:
             except Transient as error:
                 log.warning("the worker waits", detail=str(error))
                 await asyncio.sleep(1.0)
-        activities = Activities(client, self.parts.store, self.jobs, self.listings, self.worklets)
+        activities = Activities(
+            client, self.parts.store, self.jobs, self.listings, self.worklets, ExletActivities(self.exlets)
+        )
         python = self.parts.settings.flows is not None
         await run_worker(client, task_queue=self.engine.task_queue, activities=activities, python=python)
 

@@ -33,6 +33,8 @@ class CaseStart:
     flow: Mapping[str, Any]
     """The flow's plain form."""
     params: Mapping[str, object] = field(default_factory=dict)
+    worklet: Mapping[str, Any] = field(default_factory=dict)
+    """Of a case that an exlet starts: ``exlet`` (the name of its run), ``step`` and ``place``, told when the case has ended, and ``ancestor``, the case above."""
 
 
 class CaseSummary(NamedTuple):

@@ -200,7 +200,9 @@ class ClaimJobs:
         for _ in range(request.batch):
             free = request.free
             before = len(picked)
-            while len(picked) < most and (stored := self.windows.next(request.tenant, free, foreign=foreign)):
+            while len(picked) < most and (
+                stored := self.windows.next(request.tenant, free, foreign=foreign, host=request.host)
+            ):
                 picked.append(stored)
                 free = less(free, stored.document.resources)
             if len(picked) == before or len(picked) == most:

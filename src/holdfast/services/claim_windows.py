@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.domain.jobs.claim import claimable
+from holdfast.domain.jobs.claim import avoids, claimable
 from holdfast.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, Lane, State, lane_named, lane_of
 from holdfast.domain.jobs.resources import Resources, class_may_fit, fits
 from holdfast.domain.jobs.slots import SLOTS, slot_of
@@ -199,7 +199,7 @@ class Windows:
         """The job is to be had again."""
         self._taken.pop(job, None)
 
-    def next(self, tenant: str, free: Resources, *, foreign: bool) -> Stored | None:
+    def next(self, tenant: str, free: Resources, *, foreign: bool, host: str = "") -> Stored | None:
         """The best candidate: highest priority first, then our own slots', then the lane that was served longest ago."""
         awaited = -HIGHEST_PRIORITY - 1
         fed: list[tuple[int, bool, int, _Window]] = []
@@ -218,21 +218,22 @@ class Windows:
             window = best[3]
             if awaited > window.lane.priority:
                 return None  # something more urgent is just being read
-            if (stored := self._take(window, free)) is not None:
+            if (stored := self._take(window, free, host)) is not None:
                 self._turn += 1
                 window.served = self._turn
                 return stored
             fed.remove(best)  # nothing in it fits after all
         return None
 
-    def _take(self, window: _Window, free: Resources) -> Stored | None:
+    def _take(self, window: _Window, free: Resources, host: str) -> Stored | None:
         wall = self.clock.now()
         for _ in range(min(self.settings.look, len(window.jobs))):
             stored = window.jobs.popleft()
             document = stored.document
             if document.id in self._taken or not claimable(document, wall):
                 continue
-            if not self.gated(document) and fits(document.resources, free):
+            avoided = bool(document.extra) and avoids(document, host, wall)
+            if not avoided and not self.gated(document) and fits(document.resources, free):
                 self._taken[document.id] = self.clock.monotonic()
                 window.unfit = 0
                 return stored

@@ -46,11 +46,11 @@ class StartCases:
         if plan.grown:
             python = await self.flows.python(tenant, version)
             plain = python.as_plain()
-            _check({*python.params, *python.needed}, python.needed, params)
+            check_params({*python.params, *python.needed}, python.needed, params)
         else:
             plain = flow_as_plain(plan.flow)
             known = plan.flow.params
-            _check(known.keys(), [name for name, default in known.items() if default is None], params)
+            check_params(known.keys(), [name for name, default in known.items() if default is None], params)
         case = self.ids.job() if key is None else case_keyed(tenant, key)
         start = CaseStart(case, tenant, owner, version, plan.flow.name, plain, params)
         if await self.engine.start(start):
@@ -61,7 +61,8 @@ class StartCases:
         return Started(case, created=False)
 
 
-def _check(known: Set[str], needed: Iterable[str], given: Mapping[str, object]) -> None:
+def check_params(known: Set[str], needed: Iterable[str], given: Mapping[str, object]) -> None:
+    """`Permanent` if parameters do not fit a flow, or are too large."""
     unknown = sorted(given.keys() - known)
     missing = sorted(name for name in needed if name not in given)
     if unknown or missing:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +13,12 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.adapters.temporal.exlet_activities import ExletActivities
+from holdfast.adapters.temporal.refusing import refusing
 from holdfast.adapters.temporal.workflows.outside import MESSAGES, REFUSED, STATE, Plain
 from holdfast.domain.flows.commands import StartCase
 from holdfast.domain.flows.elements import from_text
 from holdfast.domain.flows.messages import from_plain, order_from_plain
-from holdfast.ports.errors import Conflict, NotFound, Permanent
 from holdfast.ports.job_store import JobStore, Record
 from holdfast.ports.worklets import Worklets
 from holdfast.services.keep_listings import KeepListings, Round, Watch
@@ -38,9 +38,11 @@ class Activities:
     jobs: SubmitFlowJobs
     listings: KeepListings
     worklets: Worklets
+    exlets: ExletActivities
 
     def all(self) -> Sequence[Callable[..., Any]]:
         return (
+            *self.exlets.all(),
             self.submit_jobs,
             self.steer_jobs,
             self.check_jobs,
@@ -59,24 +61,24 @@ class Activities:
 
     @activity.defn(name="submit_jobs")
     async def submit_jobs(self, given: Plain) -> None:
-        with _refusing():
+        with refusing():
             await self.jobs.submit(_batch(given))
 
     @activity.defn(name="steer_jobs")
     async def steer_jobs(self, given: Plain) -> None:
-        with _refusing():
+        with refusing():
             await self.jobs.steer(_batch(given), given["verb"], given.get("holder", ""))
 
     @activity.defn(name="check_jobs")
     async def check_jobs(self, given: Plain) -> Plain:
-        with _refusing():
+        with refusing():
             return await self.jobs.check(_batch(given))
 
     @activity.defn(name="prepare_case")
     async def prepare_case(self, given: Plain) -> Plain:
         command = from_plain(given["command"])
         assert isinstance(command, StartCase)  # noqa: S101 - a case sends nothing else
-        with _refusing():
+        with refusing():
             return await self.jobs.prepare_case(given["tenant"], given["case"], given["flow"], command)
 
     @activity.defn(name="last_state")
@@ -88,14 +90,14 @@ class Activities:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise ApplicationError("the case is no longer kept", type=REFUSED, non_retryable=True) from error
             raise
-        with _refusing():
+        with refusing():
             text = await self.jobs.flows.text(given["tenant"], state["version"])
         return {"state": state, "flow": text, "name": json.loads(text)["name"]}
 
     @activity.defn(name="bind_worklet")
     async def bind_worklet(self, given: Plain) -> Plain:
         """Which flow is to be run at a place; an empty one: nobody answers for it."""
-        with _refusing():
+        with refusing():
             found = await self.worklets.bound(
                 given["tenant"], given["place"], case=given["case"], params=given["params"]
             )
@@ -103,7 +105,7 @@ class Activities:
 
     @activity.defn(name="list_files")
     async def list_files(self, given: Plain) -> Plain:
-        with _refusing():
+        with refusing():
             found = await self.listings.list_files(_round(given), given["pattern"], lines=given["lines"])
         return {"listing": found.listing, "count": found.count}
 
@@ -111,7 +113,7 @@ class Activities:
     async def watch_files(self, given: Plain) -> Plain:
         """Returns when something is new, or no more will come, or nothing was new for long."""
         watch = Watch(**{name: given[name] for name in WATCH})
-        with _refusing():
+        with refusing():
             found = await self.listings.watch(_round(given), watch, given["known"])
         return {"listing": found.listing, "count": found.count, "ended": found.ended}
 
@@ -121,12 +123,12 @@ class Activities:
         case = given["case"]
         body = {name: given[name] for name in ("kind", "item", "detail")}
         record = Record(f"case:{case}:{given['id']}", given["tenant"], "case-event", case, given["at"], body)
-        with _refusing():
+        with refusing():
             await self.store.add_records([record])
 
     @activity.defn(name="read_results")
     async def read_results(self, given: Plain) -> list[Any]:
-        with _refusing():
+        with refusing():
             return await self.jobs.results(
                 given["case"], given["works"], given["count"], given["result"], given["most"]
             )
@@ -172,12 +174,3 @@ def _batch(given: Plain) -> Batch:
 
 def _round(given: Plain) -> Round:
     return Round(given["tenant"], given["case"], given["work"], given["dimension"])
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Every other error is tried again by Temporal, for as long as it takes."""
-    try:
-        yield
-    except (Permanent, NotFound, Conflict) as error:
-        raise ApplicationError(str(error), type=REFUSED, non_retryable=True) from error

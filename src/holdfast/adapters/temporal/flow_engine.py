@@ -28,6 +28,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.adapters.temporal.case_history import read_history
 from holdfast.adapters.temporal.workflows import outside
+from holdfast.domain.exlets.exlet_run import Event as ExletEvent
+from holdfast.domain.exlets.exlet_run import event_as_plain, run_name
 from holdfast.domain.flows.case_names import shard_of
 from holdfast.domain.flows.commands import AnswerVerb
 from holdfast.domain.flows.events import Event, Verb
@@ -100,6 +102,8 @@ class TemporalFlowEngine:
             "params": dict(start.params),
             "limits": {"history": self.limits.history, "look": self.limits.look, "batch": self.limits.batch},
         }
+        if start.worklet:
+            given["worklet"] = dict(start.worklet)
         attributes = outside.attributes(
             outside.TENANT.value_set(start.tenant),
             outside.OWNER.value_set(start.owner),
@@ -122,6 +126,29 @@ class TemporalFlowEngine:
             except WorkflowAlreadyStartedError:
                 return False
         return True
+
+    async def start_exlet(self, incident: str, n: int, *, tenant: str, owner: str) -> bool:
+        client = await self.client()
+        given = {"incident": incident, "n": n, "tenant": tenant}
+        given |= {"limits": {"history": self.limits.history, "look": self.limits.look}}
+        attributes = outside.attributes(outside.TENANT.value_set(tenant), outside.OWNER.value_set(owner))
+        with translated():
+            try:
+                await client.start_workflow(
+                    outside.EXLET,
+                    given,
+                    id=run_name(incident, n),
+                    task_queue=self.task_queue,
+                    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                    search_attributes=attributes,
+                    rpc_timeout=ANSWER,
+                )
+            except WorkflowAlreadyStartedError:
+                return False
+        return True
+
+    async def tell_exlet(self, incident: str, n: int, events: Sequence[ExletEvent]) -> None:
+        await self._tell(run_name(incident, n), [event_as_plain(event) for event in events])
 
     async def tell_case(self, case: str, events: Sequence[Event]) -> None:
         await self._tell(case, [as_plain(event) for event in events])

@@ -10,7 +10,7 @@ The outside answers every `DoStep` and `TakeBack` by `StepDone` or `StepRefused`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -98,6 +98,27 @@ class Stopped:
 
 
 Event = StepDone | StepRefused | WorkletEnded | Stopped
+
+
+def event_as_plain(event: Event) -> dict[str, Any]:
+    """An event as JSON types."""
+    out: dict[str, Any] = {"type": type(event).__name__}
+    for one in fields(event):
+        value = getattr(event, one.name)
+        out[one.name] = value.value if isinstance(value, StrEnum) else value
+    return out
+
+
+def event_from_plain(data: Mapping[str, Any]) -> Event:
+    """Read an event back; raises `ValueError` for what is none."""
+    kind = {one.__name__: one for one in (StepDone, StepRefused, WorkletEnded, Stopped)}.get(data.get("type", ""))
+    if kind is None:
+        raise ValueError(f"{data.get('type')!r} is no event of an exlet")
+    values = {one.name: data[one.name] for one in fields(kind) if one.name in data}
+    if "stage" in values:
+        values["stage"] = Stage(values["stage"])
+    event: Event = kind(**values)
+    return event
 
 
 # Commands
@@ -200,6 +221,11 @@ class ExletRun:
             held={Target(target): holder for target, holder in data["held"].items()},
             worklets=dict(data["worklets"]),
         )
+
+
+def run_name(incident: str, n: int) -> str:
+    """The name of a run among all workflows."""
+    return f"exlet:{incident}:{n}"
 
 
 def step_id(incident: str, n: int, step: int) -> str:

@@ -138,6 +138,8 @@ class VerbKind(StrEnum):
     """Item: it is cancelled, and so is everything after it. Case: everything stops and nothing is compensated."""
     RAISE = "raise"
     """Report an exception; nothing else changes."""
+    SET_DATA = "set-data"
+    """Give parameters of the case other values: what begins afterwards sees them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from holdfast.domain.jobs.steering import MAX_HOLDERS
 MAX_CHANGES = 16_384
 MAX_ALL_CHANGES = 262_144
 """Bytes of all changes in a case together."""
+MAX_DATA = 65_536
+"""Bytes of a case's parameters, as at its start."""
 MAX_EARLIER = 50
 MAX_WORD = 200
 """Characters of a verb's id, of a holder's name, of who sends it."""
@@ -124,10 +126,25 @@ def _on_case(draft: Draft, verb: Verb) -> str:
             for item in draft.items.values():
                 draft.continue_work(item, scoped("", holder))
             return ""
+        case VerbKind.SET_DATA:
+            return _set_data(draft, verb)
         case VerbKind.SKIP | VerbKind.REPLACE:
             return f"{verb.kind.value} is for items"
         case _:
             return _end_case(draft, verb)
+
+
+def _set_data(draft: Draft, verb: Verb) -> str:
+    if draft.plan.grown:
+        return "the function of a Python flow has its parameters already; they cannot be changed"
+    unknown = sorted(verb.changes.keys() - draft.run.params.keys())
+    if unknown or not verb.changes:
+        return f"the case has no parameter {', '.join(unknown)}" if unknown else "nothing is to be changed"
+    after = {**draft.run.params, **verb.changes}
+    if size_of(after) > MAX_DATA:
+        return f"the parameters of the case would be larger than {MAX_DATA} bytes"
+    draft.set(params=after)
+    return ""
 
 
 def _end_case(draft: Draft, verb: Verb) -> str:
@@ -168,6 +185,8 @@ def _on_item(draft: Draft, item: Item, verb: Verb) -> str:
     match verb.kind:
         case VerbKind.RAISE:
             return _raise(draft, item, verb)
+        case VerbKind.SET_DATA:
+            return f"{verb.kind.value} is for cases"
         case VerbKind.SUSPEND | VerbKind.CONTINUE:
             return _hold(draft, item, verb)
         case VerbKind.REDO | VerbKind.RESTART | VerbKind.REPLACE:

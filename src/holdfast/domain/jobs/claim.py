@@ -39,6 +39,16 @@ def claimable(document: JobDocument, now: int) -> bool:
     )
 
 
+AVOIDED = "avoided"
+"""Where a document keeps the hosts that its job is kept away from: name, and until when."""
+
+
+def avoids(document: JobDocument, host: str, now: int) -> bool:
+    """Whether the job is kept away from a host at this time."""
+    avoided = document.extra.get(AVOIDED)
+    return isinstance(avoided, dict) and avoided.get(host, 0) > now
+
+
 def claim(document: JobDocument, *, claim_id: str, pilot: str, host: str, now: int) -> JobDocument | Refused:
     """Give the job to a pilot for its next attempt."""
     if not claimable(document, now):

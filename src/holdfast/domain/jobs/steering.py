@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from holdfast.domain.jobs.claim import apply_held_end
 from holdfast.domain.jobs.job_document import JobDocument, State, Token
 from holdfast.domain.jobs.lifecycle import Event, Refused, allowed, step
+from holdfast.domain.jobs.resources import Resources
 
 MAX_HOLDERS = 16
 
@@ -47,6 +49,25 @@ def retry(document: JobDocument, *, now: int, by: str, reason: str = "") -> JobD
     if not allowed(document, Event.RETRY):
         return Refused(f"the job is {document.state}, not faulted")
     return step(document, Event.RETRY, now=now, by=by, note=reason, not_before=now, releases=0)
+
+
+def resubmit(
+    document: JobDocument,
+    *,
+    resources: Resources | None = None,
+    wait: int = 0,
+    now: int,
+    by: str,
+    reason: str = "",
+    notes: Mapping[str, object] | None = None,
+) -> JobDocument | Refused:
+    """Let a faulted job be claimed again after a wait in milliseconds, perhaps with other needs. ``notes`` are kept with it."""
+    if not allowed(document, Event.RETRY):
+        return Refused(f"the job is {document.state}, not faulted")
+    return step(
+        document, Event.RETRY, now=now, by=by, note=reason, not_before=now + wait, releases=0,
+        resources=resources or document.resources, extra={**document.extra, **(notes or {})},
+    )  # fmt: skip
 
 
 def force(

@@ -152,9 +152,10 @@ class Carrier:
                 found = await outside.do("list_files", asked, seconds=600)
                 self.inbox.append(FilesListed(outside.now(), work, dimension, found["listing"], found["count"]))
             case SignalAncestors(verb):
-                parent = self.given.get("parent")
-                if parent is not None:
-                    await outside.tell(parent["case"], {"type": "Verb", **verb})
+                # Of a worklet: the case for whose exception it was started.
+                above = self.given.get("parent", {}).get("case") or self.given.get("worklet", {}).get("ancestor")
+                if above:
+                    await outside.tell(above, {"type": "Verb", **verb})
             case Report(id_, kind, item, detail):
                 event = {"id": id_, "kind": kind, "item": item, "detail": detail, "at": outside.now()}
                 await outside.do("report", self.tie | event)

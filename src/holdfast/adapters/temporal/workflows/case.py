@@ -15,6 +15,7 @@ from temporalio import workflow
 from holdfast.adapters.temporal.workflows import outside
 from holdfast.adapters.temporal.workflows.carrier import Carrier
 from holdfast.adapters.temporal.workflows.outside import Plain
+from holdfast.domain.exlets.exlet_run import WorkletEnded, event_as_plain
 from holdfast.domain.flows.advance import advance, start_run, undo_run
 from holdfast.domain.flows.commands import (
     AnswerVerb,
@@ -198,10 +199,16 @@ class CaseWorkflow:
 
     async def _tell_parent(self, finish: FinishCase) -> None:
         parent = self.given.get("parent")
-        if parent is None:
+        worklet = self.given.get("worklet")
+        if parent is None and worklet is None:
             return
         well = finish.outcome in (Outcome.COMPLETED, Outcome.FORCED_COMPLETE, Outcome.UNDONE)
         reason = finish.reason or ("" if well else f"its case was {finish.outcome.value}")
+        if worklet is not None:
+            told = WorkletEnded(worklet["step"], worklet["place"], well, reason)
+            await outside.tell(worklet["exlet"], event_as_plain(told))
+        if parent is None:
+            return
         ended = CaseEnded(outside.now(), parent["work"], parent["index"], well, finish.outputs, reason, finish.left)
         await outside.tell(parent["case"], as_plain(ended))
 

@@ -20,6 +20,7 @@ STATE = "state"
 CASE = "case"
 SHARD = "shard"
 PYTHON_CASE = "python-case"
+EXLET = "exlet"
 CASES = (CASE, PYTHON_CASE)
 
 HISTORY = 4000

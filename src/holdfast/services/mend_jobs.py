@@ -1,0 +1,237 @@
+"""What exlets do to a job: each step is one version-checked write on its document, and takes place once.
+
+The line that a step writes into the job's story bears the step's id. So a repeat, by whomever and however late, finds the line and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, cast
+
+from holdfast.domain.exlets.primitive import (
+    Action,
+    Amount,
+    AvoidHost,
+    ClimbLadder,
+    Hold,
+    Need,
+    Primitive,
+    Restage,
+    Restaging,
+    Resubmission,
+    Resubmit,
+    Scope,
+    Steer,
+)
+from holdfast.domain.faults.incident import Incident
+from holdfast.domain.faults.ladder import HOUSE, Budgets, Exhausted, Ladder, Ledger, Then, entered, next_try
+from holdfast.domain.jobs import steering
+from holdfast.domain.jobs.claim import AVOIDED, release
+from holdfast.domain.jobs.job_document import JobDocument, State
+from holdfast.domain.jobs.lifecycle import Refused
+from holdfast.domain.jobs.resources import Resources
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import Transient
+from holdfast.services.steer_jobs import SteerJobs
+from holdfast.services.write_checked import Missing, Settled, Unsettled, Wish, Writer
+
+RETRIES = "retry_ledger"
+"""Where a job's document keeps the ledger of its retries."""
+MAX_AVOIDED = 32
+
+
+class Outcome(NamedTuple):
+    """What became of a step."""
+
+    done: bool
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class MendJobs:
+    """The service."""
+
+    writer: Writer
+    steer: SteerJobs
+    clock: Clock
+    ladders: Mapping[str, Ladder] = field(default_factory=dict)
+    budgets: Budgets = field(default_factory=Budgets)
+    exhausted: Callable[[Incident, Exhausted], None] = lambda _incident, _exhausted: None
+    """Told when a ladder has come to its end, for metrics."""
+
+    def can(self, primitive: Primitive) -> bool:
+        """Whether a primitive is something that is done to a job here."""
+        match primitive:
+            case Steer() | Hold() | ClimbLadder() | AvoidHost():
+                return True
+            case Resubmit(how):
+                return how is not Resubmission.OTHER_DOMAIN
+            case Restage(how):
+                return how is Restaging.SAME
+            case _:
+                return False
+
+    async def mend(self, incident: Incident, primitive: Primitive, *, step: str, release_of: str = "") -> Outcome:
+        """Carry a step out on the incident's job. `Transient`: the store did not say; the repeat is safe."""
+        by = f"exlet:{step}"
+        now = self.clock.now()
+        before: list[JobDocument] = []
+
+        def decide(document: JobDocument) -> JobDocument | Refused:
+            before[:] = [document]
+            if _bears(document, by):
+                return document
+            if document.tenant != incident.tenant:
+                return Refused("there is no such job")
+            return self._decide(incident, primitive, document, step=step, by=by, now=now, release_of=release_of)
+
+        wish = Wish(incident.job, decide, lambda document: _bears(document, by))
+        (answer,) = await self.writer.write([wish])
+        match answer:
+            case Settled():
+                if before and before[0].claim is not None and answer.stored.document.claim is None:
+                    await self.steer.order(before[0], "cancel")
+                lines = (line.note for line in answer.stored.document.history if line.by == by)
+                return Outcome(done=True, detail=next(lines, ""))
+            case Refused(reason):
+                return Outcome(done=False, detail=reason)
+            case Missing():
+                return Outcome(done=False, detail="there is no such job")
+            case Unsettled(detail):
+                raise Transient(f"the store did not settle job {incident.job}: {detail}")
+
+    def _decide(
+        self,
+        incident: Incident,
+        primitive: Primitive,
+        document: JobDocument,
+        *,
+        step: str,
+        by: str,
+        now: int,
+        release_of: str,
+    ) -> JobDocument | Refused:
+        reason = f"incident {incident.id}"
+        match primitive:
+            case Hold(_, why):
+                return steering.hold(document, holder=step, now=now, by=by, reason=why or reason)
+            case Steer(action):
+                return _steered(action, incident, document, step=step, by=by, now=now, release_of=release_of)
+            case AvoidHost(seconds, scope):
+                return _avoiding(document, scope, until=now + 1000 * seconds, now=now, by=by, holder=step)
+        if moved := _moved_on(incident, document):
+            return moved
+        match primitive:
+            case Resubmit(_, needs, wait, _):
+                resources = changed_needs(document.resources, needs)
+                if needs and resources == document.resources:
+                    return Refused("the job needs as much as it may already")
+                notes = {RETRIES: entered(_ledger(document), incident.cause).as_plain()}
+                return steering.resubmit(
+                    document, resources=resources, wait=1000 * wait, now=now, by=by, reason=reason, notes=notes
+                )
+            case Restage():
+                notes = {RETRIES: entered(_ledger(document), incident.cause).as_plain()}
+                return steering.resubmit(document, now=now, by=by, reason=reason, notes=notes)
+            case ClimbLadder(name):
+                return self._climb(incident, document, name, step=step, by=by, now=now)
+            case _:
+                return Refused(f"{primitive.action} is nothing that is done to a job here")
+
+    def _climb(
+        self, incident: Incident, document: JobDocument, name: str, *, step: str, by: str, now: int
+    ) -> JobDocument | Refused:
+        ladder = self.ladders.get(name) if name else self.ladders.get(HOUSE.name, HOUSE)
+        if ladder is None:
+            return Refused(f"there is no ladder {name!r}")
+        ledger = _ledger(document)
+        answer = next_try(ladder, ledger, incident.cause, self.budgets)
+        if not isinstance(answer, Exhausted):
+            notes = {RETRIES: entered(ledger, incident.cause).as_plain()}
+            words = f"level {answer.level} of ladder {ladder.name}, after {answer.wait} s"
+            return steering.resubmit(
+                document,
+                wait=1000 * answer.wait,
+                now=now,
+                by=by,
+                reason=f"{words}; incident {incident.id}",
+                notes=notes,
+            )
+        self.exhausted(incident, answer)
+        words = f"{answer.then}: {answer.reason}"
+        if answer.then is Then.HOLD:
+            return steering.hold(document, holder=step, now=now, by=by, reason=words)
+        # Its case hears that the job failed, and the flow says what that means; after `rollback` whoever runs the exlet tells the case too.
+        return steering.force(document, to=State.FAILED, expected=document.token, now=now, by=by, reason=words)
+
+
+def _bears(document: JobDocument, by: str) -> bool:
+    """Whether a step has left its line in the job's story."""
+    return any(line.by == by for line in document.history)
+
+
+def _moved_on(incident: Incident, document: JobDocument) -> Refused | None:
+    """An answer to an earlier attempt is no answer to the present one."""
+    if incident.attempt and document.attempt != incident.attempt:
+        return Refused(f"the job moved on: it is at attempt {document.attempt}, not {incident.attempt}")
+    return None
+
+
+def _steered(
+    action: Action, incident: Incident, document: JobDocument, *, step: str, by: str, now: int, release_of: str
+) -> JobDocument | Refused:
+    reason = f"incident {incident.id}"
+    match action:
+        case Action.SUSPEND:
+            return steering.hold(document, holder=step, now=now, by=by, reason=reason)
+        case Action.CONTINUE:
+            return steering.let_go(document, holder=release_of, now=now, by=by)
+        case Action.REMOVE:
+            return steering.cancel(document, now=now, by=by, reason=reason)
+        case Action.FORCE_COMPLETE | Action.FORCE_FAIL:
+            state = State.FORCED_COMPLETE if action is Action.FORCE_COMPLETE else State.FAILED
+            return steering.force(document, to=state, expected=document.token, now=now, by=by, reason=reason)
+        case Action.RESTART:
+            if moved := _moved_on(incident, document):
+                return moved
+            if document.claim is not None:
+                return release(
+                    document, claim_id=document.claim.id, now=now, by=by, reason=reason, overlap_possible=True
+                )
+            return steering.retry(document, now=now, by=by, reason=reason)
+        case _:
+            return Refused(f"{action} is nothing that is done to a job")
+
+
+def _avoiding(
+    document: JobDocument, scope: Scope, *, until: int, now: int, by: str, holder: str
+) -> JobDocument | Refused:
+    if scope is Scope.SITE or document.last is None or not document.last.host:
+        what = "the site of a job's last attempt is" if scope is Scope.SITE else "no host of an earlier attempt is"
+        return Refused(f"{what} not known")
+    before = cast("Mapping[str, int]", document.extra.get(AVOIDED, {}))
+    avoided = {host: end for host, end in before.items() if end > now} | {document.last.host: until}
+    newest = dict(sorted(avoided.items(), key=lambda one: one[1])[-MAX_AVOIDED:])
+    # A hold that is let go at once: the table of states has no step that only takes a note.
+    held = steering.hold(document, holder=holder, now=now, by=by, reason=f"avoids {document.last.host}")
+    if isinstance(held, Refused):
+        return held
+    return held.having(holders=document.holders, extra={**document.extra, AVOIDED: newest})
+
+
+def changed_needs(resources: Resources, needs: Mapping[Amount, Need]) -> Resources:
+    """What a job needs from now on; never less than before."""
+    changes: dict[str, int] = {}
+    for amount, need in needs.items():
+        before: int = getattr(resources, amount.value) or 0
+        wanted = need.to if need.to is not None else int(before * (need.factor or 1))
+        if need.at_most is not None:
+            wanted = min(wanted, need.at_most)
+        if wanted > before:
+            changes[amount.value] = wanted
+    return replace(resources, **changes)
+
+
+def _ledger(document: JobDocument) -> Ledger:
+    return Ledger.from_plain(cast("list[list[object]]", document.extra.get(RETRIES, [])))

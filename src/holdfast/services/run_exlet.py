@@ -1,0 +1,380 @@
+"""Carries out the steps of exlets, through the services that people use too.
+
+Before a step acts, a document says so under the step's own name (incident, number of the decision, step); after it, another one says how it ended. Both are
+create-only. Whoever comes to a step that is over acts no more; whoever comes to one that was begun repeats it as it was begun, with the same id and time, and everything
+that takes a step's id takes it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from holdfast.domain.exlets.exlet import Exlet
+from holdfast.domain.exlets.exlet_plain import exlet_from_plain
+from holdfast.domain.exlets.exlet_run import (
+    RunState,
+    StepEnd,
+    StepState,
+    WorkletEnded,
+    run_name,
+    step_id,
+    worklet_case,
+)
+from holdfast.domain.exlets.primitive import (
+    Action,
+    Compensate,
+    Hold,
+    Notify,
+    Primitive,
+    Rollback,
+    Select,
+    Steer,
+    Target,
+    Worklet,
+    worklets_of,
+)
+from holdfast.domain.faults.incident import (
+    CLOSED,
+    Incident,
+    IncidentState,
+    StepMark,
+    StepRecord,
+    step_record_id,
+)
+from holdfast.domain.faults.ladder import Then
+from holdfast.domain.flows.commands import Outcome as CaseOutcome
+from holdfast.domain.flows.events import Verb, VerbKind
+from holdfast.domain.flows.expression import Path, fill, inside
+from holdfast.domain.flows.flow_version import flow_as_plain
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import Conflict, NotFound, Permanent, Transient
+from holdfast.ports.flow_engine import CaseStart, FlowEngine
+from holdfast.ports.incident_store import IncidentStore
+from holdfast.ports.job_store import JobStore, Record, Written
+from holdfast.services.keep_flows import KeepFlows
+from holdfast.services.keep_gates import KeepGates
+from holdfast.services.mend_jobs import MendJobs, Outcome
+from holdfast.services.start_cases import check_params
+
+TRIES = 10
+VERBS: Mapping[Action, VerbKind] = {
+    Action.REMOVE: VerbKind.REMOVE,
+    Action.SUSPEND: VerbKind.SUSPEND,
+    Action.CONTINUE: VerbKind.CONTINUE,
+    Action.RESTART: VerbKind.RESTART,
+    Action.FORCE_COMPLETE: VerbKind.FORCE_COMPLETE,
+    Action.FORCE_FAIL: VerbKind.FORCE_FAIL,
+    Action.HOLD: VerbKind.SUSPEND,
+}
+STANDS: Mapping[RunState, IncidentState] = {
+    RunState.COMPLETE: IncidentState.COMPLETE,
+    RunState.HELD: IncidentState.HELD,
+    RunState.FAILED: IncidentState.HELD,
+    RunState.STOPPED: IncidentState.HELD,
+}
+"""Where an incident stands when a run of its exlet is over: what did not end well is for a person."""
+_WELL = frozenset({CaseOutcome.COMPLETED.value, CaseOutcome.FORCED_COMPLETE.value, CaseOutcome.UNDONE.value})
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A step that is to be done."""
+
+    incident: Incident
+    n: int
+    step: int
+    do: Primitive
+    at: int
+    """When it was begun, the first time."""
+    release: str = ""
+
+    @property
+    def id(self) -> str:
+        return step_id(self.incident.id, self.n, self.step)
+
+
+class Performer(Protocol):
+    """Carries out primitives that need a part of the house which not every installation has: staging, peers, the proxy."""
+
+    async def __call__(self, ask: Ask) -> Outcome: ...
+
+
+@dataclass(slots=True)
+class RunExlet:
+    """The service."""
+
+    incidents: IncidentStore
+    store: JobStore
+    engine: FlowEngine | None
+    flows: KeepFlows
+    gates: KeepGates
+    jobs: MendJobs
+    clock: Clock
+    others: Mapping[Action, Performer] = field(default_factory=dict)
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    async def exlet(self, incident: str, n: int) -> Exlet:
+        """The exlet of a recorded decision; `NotFound`."""
+        decision = await self.incidents.get_decision(incident, n)
+        if decision is None or decision.exlet is None:
+            raise NotFound(f"decision {n} on incident {incident} has no exlet")
+        return exlet_from_plain(decision.exlet)
+
+    async def do_step(self, incident: str, n: int, step: int, *, release: str = "") -> StepEnd:
+        """Carry a step out, once; how it ended, also if that was long ago."""
+
+        async def act(ask: Ask) -> Outcome:
+            return await self._perform(ask)
+
+        return await self._once(incident, n, step, act, release=release)
+
+    async def start_worklets(self, incident: str, n: int, step: int) -> None:
+        """Start the worklets of a step; those that run are left alone. `Permanent` or `NotFound` if they can never be."""
+        ask = await self._begin(incident, n, step)
+        for place, worklet in enumerate(worklets_of(ask.do)):
+            await self._start(ask, place, worklet)
+
+    async def take_back(self, incident: str, n: int, step: int) -> StepEnd:
+        """Give the case what the worklets of a step came to, once."""
+        return await self._once(incident, n, step, self._take_back)
+
+    async def worklets_ended(self, incident: str, n: int, step: int) -> Sequence[WorkletEnded]:
+        """The worklets of a step that have ended, as the engine lists them."""
+        exlet = await self.exlet(incident, n)
+        if not 0 <= step < len(exlet.steps) or not isinstance(exlet.steps[step].do, Compensate):
+            return ()
+        found: list[WorkletEnded] = []
+        for place in range(len(worklets_of(exlet.steps[step].do))):
+            try:
+                case = await self._engine().describe(worklet_case(incident, n, step, place))
+            except NotFound:
+                continue  # not started yet, by someone who is at it
+            if case.ended is not None:
+                found.append(WorkletEnded(step, place, case.state in _WELL, f"its case was {case.state}"))
+        return found
+
+    async def finish(
+        self, incident: str, n: int, state: RunState, *, reason: str = "", held: Sequence[str] = ()
+    ) -> None:
+        """Record where the incident stands now that its exlet is over. An incident that has moved on stays where it is."""
+        for _ in range(TRIES):
+            found = (await self.incidents.get_standings([incident])).get(incident)
+            if found is None or found.standing.n > n or found.standing.state in CLOSED:
+                return
+            note = reason or ("kept for a person" if state is RunState.HELD else "")
+            if held:
+                note = f"{note}; suspended: {', '.join(held)}" if note else f"suspended: {', '.join(held)}"
+            moved = found.standing.moved(STANDS[state], now=self.clock.now(), n=n, note=note)
+            if (
+                moved.state is found.standing.state
+                and moved.n == found.standing.n
+                and moved.note == found.standing.note
+            ):
+                return
+            (result,) = await self.incidents.put_standings([(moved, found.version)])
+            if isinstance(result, Written):
+                return
+        raise Transient("where the incident stands could not be written; ask again")
+
+    async def _once(
+        self, incident: str, n: int, step: int, act: Callable[[Ask], Awaitable[Outcome]], *, release: str = ""
+    ) -> StepEnd:
+        over = step_record_id(incident, n, step, StepMark.OVER)
+        if (ended := (await self.incidents.get_steps([over])).get(over)) is not None:
+            return _end(ended)
+        ask = await self._begin(incident, n, step, release=release)
+        try:
+            outcome = await act(ask)
+        except (NotFound, Permanent, Conflict) as error:
+            outcome = Outcome(done=False, detail=str(error))
+        state = StepState.DONE if outcome.done else StepState.REFUSED
+        detail = {"state": state.value, "detail": outcome.detail[:1000]}
+        record = StepRecord(
+            incident, n, step, StepMark.OVER, ask.incident.tenant, self.clock.now(), ask.do.action.value, detail
+        )
+        (first,) = await self.incidents.add_steps([record])
+        return _end(record if first else (await self.incidents.get_steps([over]))[over])
+
+    async def _begin(self, incident: str, n: int, step: int, *, release: str = "") -> Ask:
+        """Say that a step begins; as whoever was the first has said."""
+        known = (await self.incidents.get_incidents([incident])).get(incident)
+        if known is None:
+            raise NotFound(f"there is no incident {incident}")
+        exlet = await self.exlet(incident, n)
+        if not 0 <= step < len(exlet.steps):
+            raise NotFound(f"the exlet has no step {step}")
+        do = exlet.steps[step].do
+        detail: dict[str, object] = {"release": release} if release else {}
+        record = StepRecord(incident, n, step, StepMark.BEGUN, known.tenant, self.clock.now(), do.action.value, detail)
+        (first,) = await self.incidents.add_steps([record])
+        if not first:
+            record = (await self.incidents.get_steps([record.id]))[record.id]
+        return Ask(known, n, step, do, record.at, str(record.detail.get("release", "")))
+
+    # -- what a step does --------------------------------------------------------------------------------------
+
+    async def _perform(self, ask: Ask) -> Outcome:
+        do, incident = ask.do, ask.incident
+        if do.action in self.others:
+            return await self.others[do.action](ask)
+        match do:
+            case Steer(target=Target.ALL_CASES):
+                return await self._all_cases(ask, do.action)
+            case Steer(target=target) | Hold(target=target):
+                return await self._one(ask, target)
+            case Rollback():
+                if not incident.case:
+                    return await self.jobs.mend(incident, Steer(Action.FORCE_FAIL, Target.JOB), step=ask.id)
+                return await self._verb(ask, VerbKind.FORCE_FAIL)
+            case Select(worklet):
+                params = {name: await self._value(ask, value) for name, value in worklet.give.items()}
+                changes = {"flow": worklet.flow, "params": params}
+                return await self._verb(ask, VerbKind.REPLACE, item=incident.item, changes=changes)
+            case Notify():
+                return await self._notify(ask, do)
+            case _ if self.jobs.can(do) and incident.job:
+                return await self._mend(ask, do)
+            case _ if self.jobs.can(do):
+                return Outcome(done=False, detail="the exception is not about a job")
+            case _:
+                how = getattr(do, "how", "")
+                return Outcome(done=False, detail=f"this installation cannot {do.action} {how}".rstrip())
+
+    async def _mend(self, ask: Ask, do: Primitive) -> Outcome:
+        outcome = await self.jobs.mend(ask.incident, do, step=ask.id, release_of=ask.release)
+        if do.action is Action.LADDER and outcome.detail.startswith(f"{Then.ROLLBACK}:") and ask.incident.case:
+            await self._verb(ask, VerbKind.FORCE_FAIL)
+        return outcome
+
+    async def _one(self, ask: Ask, target: Target) -> Outcome:
+        """A job, an item, a case, or a case and its ancestors."""
+        incident, action = ask.incident, ask.do.action
+        if target is Target.JOB or (target is Target.ITEM and not incident.case):
+            if not incident.job:
+                return Outcome(done=False, detail="the exception is not about a job")
+            return await self.jobs.mend(incident, ask.do, step=ask.id, release_of=ask.release)
+        if not incident.case:
+            return Outcome(done=False, detail="no case asked for the job")
+        if target is Target.ITEM and not incident.item:
+            return Outcome(done=False, detail="the exception is not about an item")
+        item = incident.item if target is Target.ITEM else ""
+        return await self._verb(ask, VERBS[action], item=item, ancestors=target is Target.ANCESTORS)
+
+    async def _verb(self, ask: Ask, kind: VerbKind, *, item: str = "", **more: Any) -> Outcome:
+        """Steer the case by a verb whose id is the step's: it is obeyed once."""
+        holder = ask.release or ask.id
+        verb = Verb(
+            ask.at, ask.id, kind, item=item, by="exlet", holder=holder, reason=f"incident {ask.incident.id}", **more
+        )
+        try:
+            answer = await self._engine().send_verb(ask.incident.case, verb)
+        except NotFound:
+            return Outcome(done=False, detail="the case has ended")
+        return Outcome(answer.accepted, answer.detail)
+
+    async def _all_cases(self, ask: Ask, action: Action) -> Outcome:
+        incident = ask.incident
+        if not incident.case:
+            return Outcome(done=False, detail="no case asked for the job")
+        flow = incident.flow or (await self._engine().describe(incident.case)).version
+        if action is Action.SUSPEND:
+            await self.gates.suspend(incident.tenant, flow, ask.id)
+        elif action is Action.CONTINUE:
+            await self.gates.let_go(incident.tenant, flow, ask.release)
+        else:
+            verb = Verb(ask.at, ask.id, VERBS[action], by="exlet", reason=f"incident {incident.id}")
+            await self.gates.order(incident.tenant, flow, verb)
+        return Outcome(done=True)
+
+    async def _notify(self, ask: Ask, do: Notify) -> Outcome:
+        incident = ask.incident
+        to = list(do.to) or [incident.owner]
+        body = {"alert": "exlet", "words": do.text, "to": to, "incident": incident.id, "case": incident.case}
+        record = Record(f"alert:{ask.id}", incident.tenant, "alert", incident.job or incident.case, ask.at, body)
+        await self.store.add_records([record])
+        return Outcome(done=True, detail=f"told {', '.join(to)}")
+
+    # -- worklets ----------------------------------------------------------------------------------------------
+
+    async def _start(self, ask: Ask, place: int, worklet: Worklet) -> None:
+        incident = ask.incident
+        plan = await self.flows.plan(incident.tenant, worklet.flow)
+        params = {name: await self._value(ask, value) for name, value in worklet.give.items()}
+        if plan.grown:
+            python = await self.flows.python(incident.tenant, worklet.flow)
+            plain = python.as_plain()
+            check_params({*python.params, *python.needed}, python.needed, params)
+        else:
+            plain = flow_as_plain(plan.flow)
+            known = plan.flow.params
+            check_params(known.keys(), [name for name, default in known.items() if default is None], params)
+        tie = {"exlet": run_name(incident.id, ask.n), "step": ask.step, "place": place, "ancestor": incident.case}
+        case = worklet_case(incident.id, ask.n, ask.step, place)
+        name = plan.flow.name
+        start = CaseStart(case, incident.tenant, incident.owner, worklet.flow, name, plain, params, worklet=tie)
+        await self._engine().start(start)
+        body = {"incident": incident.id, "n": ask.n, "step": ask.step, "case": incident.case}
+        await self.store.add_records([Record(f"worklet:{case}", incident.tenant, "worklet", case, ask.at, body)])
+
+    async def _take_back(self, ask: Ask) -> Outcome:
+        changes: dict[str, object] = {}
+        for place, worklet in enumerate(worklets_of(ask.do)):
+            if worklet.take:
+                state = await self._engine().state(worklet_case(ask.incident.id, ask.n, ask.step, place))
+                outputs = state["outputs"]
+                missing = sorted(name for name in worklet.take.values() if name not in outputs)
+                if missing:
+                    return Outcome(done=False, detail=f"worklet {place} gave back no {', '.join(missing)}")
+                changes |= {name: outputs[output] for name, output in worklet.take.items()}
+        if not ask.incident.case:
+            return Outcome(done=False, detail="no case asked for the job, so nothing can be given back")
+        return await self._verb(ask, VerbKind.SET_DATA, changes=changes)
+
+    async def _value(self, ask: Ask, value: object) -> object:
+        """A value for a worklet, with what it refers to filled in."""
+        if isinstance(value, str):
+            if "${" not in value:
+                return value
+            data = await self._data(ask)
+
+            def lookup(path: Path) -> object:
+                return inside(data, path)
+
+            return fill(value, lookup)
+        if isinstance(value, Mapping):
+            return {name: await self._value(ask, one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [await self._value(ask, one) for one in value]
+        return value
+
+    async def _data(self, ask: Ask) -> Mapping[str, object]:
+        """What the data of a worklet may refer to: the case as it is, and the incident as it was."""
+        incident = ask.incident
+        about = {"id": incident.id, "kind": incident.kind.value, "cause": incident.cause, "item": incident.item}
+        about |= {"job": incident.job, "owner": incident.owner}
+        data: dict[str, object] = {"incident": {**incident.context, **about}, "case": incident.case}
+        if incident.case:
+            state = await self._engine().state(incident.case)
+            data["params"] = state["params"]
+            data["tasks"] = {
+                item["id"]: {
+                    "state": item.get("state", "waiting"),
+                    "result": item.get("result"),
+                    "exit_code": item.get("exit_code"),
+                    "outputs": item.get("outputs", {}),
+                }
+                for item in state["items"]
+            }
+        return data
+
+    def _engine(self) -> FlowEngine:
+        if self.engine is None:
+            raise Permanent("this domain runs no cases")
+        return self.engine
+
+
+def _end(record: StepRecord) -> StepEnd:
+    return StepEnd(StepState(str(record.detail["state"])), str(record.detail.get("detail", "")))
