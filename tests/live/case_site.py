@@ -64,6 +64,7 @@ class CaseSite:
     domain: Domain
     server: RunningServer
     namespace: str
+    worker: WorkerParts | None = None
     pilots: list[ScriptedPilot] = field(default_factory=list)
     fate: Fate = lambda _claim: GOOD
     ran: list[str] = field(default_factory=list)
@@ -186,7 +187,8 @@ async def case_site(
             parts = make_parts(domain.settings())
             await parts.store.open()
             if worker:
-                loops.append(asyncio.create_task(run_loops({"worker": WorkerParts(parts, server.services).run})))
+                site.worker = WorkerParts(parts, server.services)
+                loops.append(asyncio.create_task(run_loops({"worker": site.worker.run})))
                 # To begin work takes a busy machine seconds, in which nobody in this process is answered.
                 await until(_worked(site), "the worker", 120)
             for _ in range(pilots):

@@ -1,16 +1,23 @@
-"""Binds flows to places: what a late-bound task runs is chosen when it begins, by a slip that may be changed at any time.
+"""Binds flows to places: what a late-bound task runs is chosen when it begins, by rules, or by a slip that may be changed at any time.
 
-Cases whose task has begun stay with what they were told.
+The rules are asked first: a selection tree sees the case, and its conclusion names the worklet. Where no rule answers, the flow that is bound to the place is
+run. Cases whose task has begun stay with what they were told, unless it is replaced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import orjson
 
+from holdfast.domain.exlets.exlet import Exlet
+from holdfast.domain.exlets.exlet_check import check_exlet
+from holdfast.domain.exlets.primitive import Select
+from holdfast.domain.exlets.worklet_data import filled
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.flows.expression import Path, inside
 from holdfast.ports.errors import Permanent, Transient
 from holdfast.ports.job_store import Written
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
@@ -32,19 +39,47 @@ class Binding(NamedTuple):
     at: int
 
 
+class Choice(Protocol):
+    """Asks the rules which worklet is to be run at a place of a case; None: no rule answers."""
+
+    async def __call__(
+        self, tenant: str, place: str, *, case: str, params: Mapping[str, object]
+    ) -> tuple[str, Exlet] | None:
+        """The rule, and the exlet that it concludes: one `select`."""
+        ...
+
+
 @dataclass(slots=True)
 class BindWorklets:
     """The service; it fills the port `Worklets`."""
 
     slips: SlipStore
     flows: KeepFlows
+    choose: Choice | None = None
 
     async def bound(self, tenant: str, place: str, *, case: str, params: Mapping[str, object]) -> Bound | None:
+        if self.choose is not None and (chosen := await self.choose(tenant, place, case=case, params=params)):
+            return await self._selected(tenant, chosen, case, params)
         found = await self.binding(tenant, place)
         if found is None:
             return None
         await self.flows.plan(tenant, found.flow)
         return Bound(found.flow, found.params)
+
+    async def _selected(self, tenant: str, chosen: tuple[str, Exlet], case: str, params: Mapping[str, object]) -> Bound:
+        rule, exlet = chosen
+        wrong = check_exlet(exlet, ExceptionType.SELECTION)
+        if wrong or not isinstance(exlet.steps[0].do, Select):
+            said = "; ".join(f"{one.where}: {one.message}" for one in wrong)
+            raise Permanent(f"rule {rule} concludes no worklet: {said or exlet.name}")
+        worklet = exlet.steps[0].do.worklet
+        await self.flows.plan(tenant, worklet.flow)
+        data: Mapping[str, object] = {"params": params, "case": case}
+
+        def lookup(path: Path) -> object:
+            return inside(data, path)
+
+        return Bound(worklet.flow, {name: filled(value, lookup) for name, value in worklet.give.items()})
 
     async def binding(self, tenant: str, place: str) -> Binding | None:
         """What is bound to a place now."""

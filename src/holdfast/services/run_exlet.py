@@ -35,6 +35,7 @@ from holdfast.domain.exlets.primitive import (
     Worklet,
     worklets_of,
 )
+from holdfast.domain.exlets.worklet_data import filled
 from holdfast.domain.faults.incident import (
     CLOSED,
     Incident,
@@ -46,7 +47,7 @@ from holdfast.domain.faults.incident import (
 from holdfast.domain.faults.ladder import Then
 from holdfast.domain.flows.commands import Outcome as CaseOutcome
 from holdfast.domain.flows.events import Verb, VerbKind
-from holdfast.domain.flows.expression import Path, fill, inside
+from holdfast.domain.flows.expression import Path, inside
 from holdfast.domain.flows.flow_version import flow_as_plain
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Conflict, NotFound, Permanent, Transient
@@ -230,8 +231,7 @@ class RunExlet:
                     return await self.jobs.mend(incident, Steer(Action.FORCE_FAIL, Target.JOB), step=ask.id)
                 return await self._verb(ask, VerbKind.FORCE_FAIL)
             case Select(worklet):
-                params = {name: await self._value(ask, value) for name, value in worklet.give.items()}
-                changes = {"flow": worklet.flow, "params": params}
+                changes = {"flow": worklet.flow, "params": await self._given(ask, worklet)}
                 return await self._verb(ask, VerbKind.REPLACE, item=incident.item, changes=changes)
             case Notify():
                 return await self._notify(ask, do)
@@ -302,7 +302,7 @@ class RunExlet:
     async def _start(self, ask: Ask, place: int, worklet: Worklet) -> None:
         incident = ask.incident
         plan = await self.flows.plan(incident.tenant, worklet.flow)
-        params = {name: await self._value(ask, value) for name, value in worklet.give.items()}
+        params = await self._given(ask, worklet)
         if plan.grown:
             python = await self.flows.python(incident.tenant, worklet.flow)
             plain = python.as_plain()
@@ -333,22 +333,14 @@ class RunExlet:
             return Outcome(done=False, detail="no case asked for the job, so nothing can be given back")
         return await self._verb(ask, VerbKind.SET_DATA, changes=changes)
 
-    async def _value(self, ask: Ask, value: object) -> object:
-        """A value for a worklet, with what it refers to filled in."""
-        if isinstance(value, str):
-            if "${" not in value:
-                return value
-            data = await self._data(ask)
+    async def _given(self, ask: Ask, worklet: Worklet) -> dict[str, object]:
+        """The parameters of a worklet, with what they refer to filled in."""
+        data = await self._data(ask) if worklet.give else {}
 
-            def lookup(path: Path) -> object:
-                return inside(data, path)
+        def lookup(path: Path) -> object:
+            return inside(data, path)
 
-            return fill(value, lookup)
-        if isinstance(value, Mapping):
-            return {name: await self._value(ask, one) for name, one in value.items()}
-        if isinstance(value, list):
-            return [await self._value(ask, one) for one in value]
-        return value
+        return {name: filled(value, lookup) for name, value in worklet.give.items()}
 
     async def _data(self, ask: Ask) -> Mapping[str, object]:
         """What the data of a worklet may refer to: the case as it is, and the incident as it was."""
