@@ -73,7 +73,7 @@ def read_evidence(plain: Mapping[str, Any]) -> Evidence:
         exit_code, signal = _wait_status(exit_code, signal)
     state, by = _state(known["scheduler_state"])
     reason = _text(known["scheduler_reason"])
-    used = {name for names in _ALIASES.values() for name in names}
+    used = {name for names in (*_ALIASES.values(), _LOGS) for name in names}
     more = {
         str(name)[:200]: _shallow(value) for name, value in list(plain.items())[:MOST_MORE] if _key(name) not in used
     }

@@ -13,7 +13,7 @@ from holdfast.domain.faults.cause import Cause, Retry
 from holdfast.domain.faults.classify import Classifier
 from holdfast.domain.faults.evidence import MEASURES, Scheduler, Stage, plain_word
 from holdfast.domain.faults.fault_pattern import Comparison, FaultPattern, Search, Seen, When
-from holdfast.domain.faults.regex_shape import wrong_with
+from holdfast.domain.faults.regex_shape import shape_of
 from holdfast.domain.faults.signals import number_of
 from holdfast.domain.flows.finding import Finding, Place, did_you_mean
 from holdfast.formats.evidence_json import read_evidence
@@ -274,7 +274,7 @@ class _Reader:
     def searches(self, value: Mapping[str, Any], field: str, path: Place) -> tuple[Search, ...]:
         found = []
         for at, one in self.listed(value, field):
-            problem = wrong_with(one) if isinstance(one, str) and one else "it must be a text; put it into quotes"
+            problem = shape_of(one).problem if isinstance(one, str) and one else "it must be a text; put it into quotes"
             if problem:
                 self.wrong((*path, field, *at), f"this expression cannot be used: {problem}")
             else:

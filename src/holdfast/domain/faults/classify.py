@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from holdfast.domain.faults.cause import Cause, Finding, Retry
 from holdfast.domain.faults.evidence import Evidence
 from holdfast.domain.faults.fault_pattern import MOST_LINES_SHOWN, FaultPattern, Match, Seen
+from holdfast.domain.faults.pattern_index import PatternIndex
 from holdfast.domain.faults.redaction import redacted
 
 LATER = 8.0
@@ -79,6 +80,7 @@ class Classifier:
 
     def __init__(self, patterns: Iterable[FaultPattern]) -> None:
         self.patterns = tuple(sorted(patterns, key=lambda one: (one.name, one.pack)))
+        self._index = PatternIndex(self.patterns)
 
     def classify(self, evidence: Evidence) -> Finding:
         """What the evidence points to; `unknown` rather than a guess."""
@@ -103,7 +105,7 @@ class Classifier:
 
     def matches(self, seen: Seen) -> list[Match]:
         """Every pattern that the evidence shows."""
-        return [match for pattern in self.patterns if (match := pattern.match(seen)) is not None]
+        return [match for pattern in self._index.candidates(seen) if (match := pattern.match(seen)) is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 LONGEST = 600
@@ -18,31 +20,45 @@ MANY = 64
 """A repeat that may go so far counts as one without bound."""
 MOST_UNBOUNDED = 4
 SHORTEST_FIXED = 2
+MOST_SETS = 3
 
 _parser: Any = importlib.import_module("re._parser")
 
 
-def wrong_with(expression: str) -> str:
-    """What is wrong with an expression, as the end of a sentence; empty if nothing is."""
+Way = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is known of an expression before it is ever run."""
+
+    problem: str
+    """What is wrong with it, as the end of a sentence; empty if nothing is."""
+    ways: tuple[Way, ...] = ()
+    """The ways to match: in each, one text of every set must be there. The first set of each is the most telling one."""
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Texts in lower case of which one must stand in whatever matches; empty if there are none such."""
+        return tuple(sorted({text for way in self.ways for text in way[0]}))
+
+
+@cache
+def shape_of(expression: str) -> Shape:
+    """Look at an expression once; to compile it takes longer, and most are never needed."""
     if len(expression) > LONGEST:
-        return f"it has more than {LONGEST} characters"
+        return Shape(f"it has more than {LONGEST} characters")
     try:
-        re.compile(expression)
         tree = list(_parser.parse(expression))
     except (re.error, RecursionError, OverflowError) as error:
-        return f"it is no regular expression: {error}"
+        return Shape(f"it is no regular expression: {error}")
     problem = _slow(tree)
     if problem:
-        return problem
-    fixed = needed(expression)
-    if not fixed or min(len(one) for one in fixed) < SHORTEST_FIXED:
-        return f"it has no fixed text of {SHORTEST_FIXED} or more characters that must be there"
-    return ""
-
-
-def needed(expression: str) -> frozenset[str]:
-    """Texts in lower case of which one must stand in whatever matches; empty if there are none such."""
-    return _best(_parser.parse(expression)) or frozenset()
+        return Shape(problem)
+    ways = _ways(tree)
+    if any(not way or min(len(one) for one in way[0]) < SHORTEST_FIXED for way in ways):
+        return Shape(f"it has no fixed text of {SHORTEST_FIXED} or more characters that must be there")
+    return Shape("", ways)
 
 
 def _name(node: Any) -> str:
@@ -55,6 +71,8 @@ def _slow(tree: list[Any]) -> str:
     for name, value in _flat(tree):
         if name in ("GROUPREF", "GROUPREF_EXISTS"):
             return "it refers back to a group"
+        if name in ("ASSERT", "ASSERT_NOT") and value[0] < 0:
+            return "it looks behind"
         if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
             _, most, body = value
             if most < MANY:
@@ -103,7 +121,23 @@ def _variable(body: Iterable[Any], times: int) -> bool:
     return False
 
 
+def _ways(tree: Iterable[Any]) -> tuple[Way, ...]:
+    nodes = [node for node in tree if _name(node) != "AT"]
+    if len(nodes) == 1 and _name(nodes[0]) == "SUBPATTERN":
+        return _ways(nodes[0][1][3])
+    if len(nodes) == 1 and _name(nodes[0]) == "BRANCH":
+        return tuple(way for branch in nodes[0][1][1] for way in _ways(branch))
+    first, *rest = [tuple(sorted(one)) for one in _sets(nodes)] or [()]
+    telling = [one for one in rest if len(min(one, key=len)) > SHORTEST_FIXED]
+    return ((first, *telling[: MOST_SETS - 1]) if first else (),)
+
+
 def _best(tree: Iterable[Any]) -> frozenset[str] | None:
+    return next(iter(_sets(tree)), None)
+
+
+def _sets(tree: Iterable[Any]) -> list[frozenset[str]]:
+    """Sets of texts, of each of which one must be there; the most telling first."""
     found: list[frozenset[str]] = []
     run = ""
     for node in tree:
@@ -122,7 +156,7 @@ def _best(tree: Iterable[Any]) -> frozenset[str] | None:
     if run:
         found.append(frozenset({run}))
     # The longest is the rarest; of equals, the one with fewer ways.
-    return max(found, key=lambda one: (min(len(text) for text in one), -len(one)), default=None)
+    return sorted(found, key=lambda one: (-min(len(text) for text in one), len(one)))
 
 
 def _inside(name: str, value: Any) -> frozenset[str] | None:

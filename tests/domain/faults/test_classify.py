@@ -1,0 +1,174 @@
+"""How readings are weighed, and that nothing in a record can stop it."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from holdfast.domain.faults.cause import Cause, Finding, Retry
+from holdfast.domain.faults.classify import Classifier
+from holdfast.domain.faults.evidence import MOST_CHARACTERS, MOST_LINES, bounded_lines
+from holdfast.formats.evidence_json import evidence_to_json, finding_to_json, read_evidence
+from holdfast.formats.pack_folder import shipped_packs
+from holdfast.formats.pack_yaml import read_pack_text
+
+PACKS = shipped_packs()
+SHIPPED = PACKS.classifier()
+
+HOUSE = """
+pack: house
+version: 1
+patterns:
+  - {name: no-space, cause: disk, retry: changed, confidence: 0.9, weight: 60, when: {lines: ['No space left']}, words: w, matches: [{log_tail: No space left}], passes: [{}]}
+  - {name: key-error, cause: code, retry: no, confidence: 0.9, weight: 60, when: {lines: ['KeyError']}, words: w, matches: [{log_tail: KeyError}], passes: [{}]}
+  - {name: out-of-memory, cause: memory, retry: changed, confidence: 0.8, weight: 60, when: {lines: ['out of memory']}, words: w, matches: [{log_tail: out of memory}], passes: [{}]}
+  - {name: state-oom, cause: memory, retry: changed, confidence: 0.9, weight: 60, when: {scheduler_state: [OUT_OF_MEMORY]}, words: w, matches: [{scheduler_state: OUT_OF_MEMORY}], passes: [{}]}
+  - {name: exited, cause: code, retry: no, confidence: 0.5, weight: 10, when: {lines: ['exited with']}, words: w, matches: [{log_tail: exited with 1}], passes: [{}]}
+"""
+HOUSE_CLASSIFIER = Classifier(one.pattern for one in read_pack_text(HOUSE).patterns)
+
+
+def asked(**plain: Any) -> Finding:
+    return HOUSE_CLASSIFIER.classify(read_evidence(plain))
+
+
+def test_the_nearer_to_the_root_wins() -> None:
+    found = asked(exit_code=1, log_tail="task 3 exited with 1\nout of memory")
+    assert (found.cause, found.pattern, found.lines) == (Cause.MEMORY, "out-of-memory", ("out of memory",))
+    assert [one.pattern for one in found.also] == ["exited"]
+
+
+def test_of_two_errors_the_first_is_the_root() -> None:
+    first = asked(exit_code=1, log_tail="No space left\n" + "  at step\n" * 20 + "KeyError: 'x'")
+    assert first.cause is Cause.DISK
+    assert first.confidence < 0.8
+    assert asked(exit_code=1, log_tail="KeyError: 'x'\n" + "  at step\n" * 20 + "No space left").cause is Cause.CODE
+
+
+def test_behind_caused_by_stands_the_root() -> None:
+    found = asked(log_tail="KeyError: outer\n  at a\n  at b\nCaused by: No space left")
+    assert found.cause is Cause.DISK
+
+
+def test_an_early_warning_does_not_win() -> None:
+    assert asked(log_tail="WARNING: No space left, retrying\nall fine\nKeyError: 'x'").cause is Cause.CODE
+
+
+def test_an_error_after_which_much_was_done_does_not_win() -> None:
+    ordinary = "".join(f"block {n} done\n" for n in range(80))
+    assert asked(log_tail=f"No space left\n{ordinary}KeyError: 'x'").cause is Cause.CODE
+
+
+def test_two_of_one_strength_are_unknown_and_both_named() -> None:
+    found = asked(scheduler_state="OUT_OF_MEMORY", log_tail="KeyError: 'x'")
+    assert found.cause is Cause.UNKNOWN
+    assert found.confidence < 0.5
+    assert {one.cause for one in found.also} == {Cause.MEMORY, Cause.CODE}
+    assert "memory" in found.words
+    assert "code" in found.words
+
+
+def test_tellers_that_agree_are_surer() -> None:
+    alone = asked(log_tail="out of memory")
+    both = asked(log_tail="out of memory", scheduler_state="OUT_OF_MEMORY")
+    assert both.confidence > alone.confidence
+    assert both.cause is Cause.MEMORY
+
+
+def test_nothing_known_is_unknown() -> None:
+    for plain in ({}, {"exit_code": 1}, {"exit_code": 1, "log_tail": "zyx"}):
+        found = asked(**plain)
+        assert (found.cause, found.pattern, found.retry) == (Cause.UNKNOWN, "", Retry.NO)
+        assert found.confidence <= 0.3
+
+
+JSON = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=30),
+    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = some.sampled_from(
+    ["exit_code", "signal", "scheduler", "scheduler_state", "scheduler_reason", "log_tail", "peak_memory", "memory_limit", "oom_kills", "disk_left",
+     "wall_time", "time_limit", "stage", "transfer", "node", "stderr", "hold_code", "hold_subcode", "ExitCode", "State", "anything"]
+)  # fmt: skip
+TELLING = some.sampled_from([one for pack in PACKS.patterns for one in pack.fixtures.matches])
+
+
+@settings(deadline=None, max_examples=300)
+@given(some.dictionaries(FIELDS, JSON, max_size=8), TELLING)
+def test_any_record_has_an_answer(plain: dict[str, Any], telling: dict[str, Any]) -> None:
+    for record in (plain, {**telling, **plain}, {**plain, **telling}):
+        evidence = read_evidence(record)
+        found = SHIPPED.classify(evidence)
+        assert found.cause in set(Cause)
+        assert found.retry in set(Retry)
+        assert 0.0 <= found.confidence <= 1.0
+        assert finding_to_json(found).keys() == {
+            "cause",
+            "confidence",
+            "retry",
+            "pattern",
+            "lines",
+            "words",
+            "advice",
+            "also",
+        }
+        again = read_evidence(json.loads(json.dumps(evidence_to_json(evidence))))
+        assert (again.exit_code, again.signal, again.hold_code) == (
+            evidence.exit_code,
+            evidence.signal,
+            evidence.hold_code,
+        )
+
+
+@settings(deadline=None, max_examples=30)
+@given(some.randoms(use_true_random=False), TELLING)
+def test_the_order_of_patterns_does_not_matter(dice: random.Random, telling: dict[str, Any]) -> None:
+    patterns = [one.pattern for one in PACKS.patterns]
+    dice.shuffle(patterns)
+    evidence = read_evidence(telling)
+    assert Classifier(patterns).classify(evidence) == SHIPPED.classify(evidence)
+
+
+def test_the_index_leaves_nothing_out() -> None:
+    """What the index passes over does not match, on every fixture there is."""
+    from holdfast.domain.faults.fault_pattern import Seen
+
+    for record in [one for pack in PACKS.patterns for one in (*pack.fixtures.matches, *pack.fixtures.passes)]:
+        evidence = read_evidence(record)
+        slow = {one.pattern.name for one in PACKS.patterns if one.pattern.match(Seen(evidence)) is not None}
+        assert {one.pattern.name for one in SHIPPED.matches(Seen(evidence))} == slow
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "a" * 70_000,
+        "error: " * 10_000,
+        "\n".join("error: failed: " * 120 for _ in range(40)),
+        "\n".join(str(one.fixtures.matches[0].get("log_tail", ""))[:160] for one in PACKS.patterns),
+        " ".join(str(one.fixtures.matches[0].get("log_tail", "")).replace("\n", " ") for one in PACKS.patterns),
+        "\x1b[31m" * 20_000,
+        "/" * 66_000,
+        "No such file or directory: " + " " * 60_000,
+    ],
+    ids=["letters", "errors", "long-lines", "all-at-once", "all-in-a-line", "colours", "slashes", "spaces"],
+)
+def test_a_hostile_log_takes_no_long_time(log: str) -> None:
+    began = time.process_time()
+    SHIPPED.classify(read_evidence({"exit_code": 1, "log_tail": log}))
+    assert time.process_time() - began < 5.0
+
+
+def test_a_log_is_bounded() -> None:
+    lines = bounded_lines("\n".join(f"line {n} " + "x" * 300 for n in range(5_000)))
+    assert len(lines) <= MOST_LINES
+    assert sum(map(len, lines)) <= MOST_CHARACTERS
+    assert lines[-1].startswith("line 4999 ")
+    assert bounded_lines(["\x1b[31mred\x1b[0m", " 10%\r 20%", "", ""]) == ("red", " 10%", " 20%")
