@@ -25,7 +25,7 @@ _PACK_FIELDS = ("pack", "version", "patterns")
 _FIELDS = ("name", "cause", "retry", "confidence", "weight", "when", "words", "advice", "matches", "passes")
 _NEEDED = ("name", "cause", "retry", "confidence", "weight", "when", "words", "matches", "passes")
 _SEARCHES = ("scheduler_reason", "transfer", "lines", "also", "unless")
-_WHEN_FIELDS = (
+WHEN_FIELDS = (
     "exit_code", "signal", "scheduler", "scheduler_state", "scheduler_word", "hold_code", "hold_subcode", "stage", *_SEARCHES, *MEASURES,
 )  # fmt: skip
 # libyaml's parser is some twenty times as fast, and packs are read at every start of a command.
@@ -201,13 +201,13 @@ class _Reader:
         if not isinstance(value, dict) or not value:
             self.wrong(path, "this says what must hold: one field or more")
             return None
-        self.known(value, _WHEN_FIELDS, (), path)
+        self.known(value, WHEN_FIELDS, (), path)
         searches = {name: self.searches(value, name, path) for name in _SEARCHES}
         scheduler = [
             one for one in self.texts(value, "scheduler", path) if self.among(one, Scheduler, (*path, "scheduler"))
         ]
         stage = [one for one in self.texts(value, "stage", path) if self.among(one, Stage, (*path, "stage"))]
-        if not any(name in value for name in _WHEN_FIELDS if name not in ("scheduler", "stage", "unless")):
+        if not any(name in value for name in WHEN_FIELDS if name not in ("scheduler", "stage", "unless")):
             self.wrong(path, "a scheduler, a stage or an 'unless' alone says nothing about a cause")
         return When(
             exit_code=self.wholes(value, "exit_code", path),
