@@ -38,7 +38,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     async with (
         store_room("sqlite", state) as url,
         processes(
-            Domain(url, state), state, lease=60, callback_hosts="127.0.0.1", staging_hosts="127.0.0.1"
+            Domain(url, state), state, lease=60, callback_hosts="127.0.0.1", staging_hosts="127.0.0.1", free_tries=""
         ) as running,
     ):
         server = await running.server()

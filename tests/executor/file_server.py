@@ -43,11 +43,9 @@ class _Handler(BaseHTTPRequestHandler):
             fault = state.faults[self.path].pop(0) if state.faults.get(self.path) else None
         if state.gate is not None:
             state.gate.wait(30)
-        try:
-            self._answer(fault)
-        finally:
-            with state.lock:
-                state.at_once -= 1
+        with state.lock:
+            state.at_once -= 1  # before the answer: whoever has it may ask for the next at once
+        self._answer(fault)
 
     def _answer(self, fault: str | int | None) -> None:
         content = self.state.files.get(self.path)

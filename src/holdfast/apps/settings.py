@@ -6,13 +6,14 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 from platformdirs import user_cache_path, user_state_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.ports.errors import Permanent
 
-_LISTS = frozenset({"callback_hosts", "flow_files", "outputs", "staging_hosts"})
+_LISTS = frozenset({"callback_hosts", "flow_files", "free_tries", "outputs", "staging_hosts"})
 """Settings that are lists, written with commas."""
 
 
@@ -47,6 +48,12 @@ class Settings(BaseModel):
     """Seconds for a client to send a body."""
     scan_every: float = Field(default=1.0, gt=0)
     """Seconds between the keeper's looks at the beats."""
+
+    free_tries: tuple[Annotated[int, Field(ge=0, le=30 * 86_400)], ...] = Field(
+        default=(0, 60, 600, 3600), max_length=8
+    )
+    """How many seconds to wait before each further try of a job that failed by trouble of the infrastructure (a node, the network, a transfer …); they are
+    not taken from its own attempts. After them its own attempts count."""
 
     temporal: str = ""
     """Where cases live: HOST:PORT of Temporal; empty: this domain runs jobs only."""

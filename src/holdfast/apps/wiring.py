@@ -20,8 +20,10 @@ from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.adapters.system.file_lists import SharedFiles
 from holdfast.adapters.system.flow_folder import FlowFolder
+from holdfast.adapters.system.patterns import Patterns
 from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.settings import Settings
+from holdfast.domain.jobs.claim import leave_fault
 from holdfast.domain.jobs.outbound import Outbound
 from holdfast.ports.errors import Permanent, Transient
 from holdfast.ports.identity import Identity
@@ -36,6 +38,7 @@ from holdfast.services.end_jobs import EndJobs
 from holdfast.services.find_outputs import FindOutputs
 from holdfast.services.flow_ends import FlowEnds
 from holdfast.services.follow_jobs import FollowJobs
+from holdfast.services.handle_faults import HandleFaults
 from holdfast.services.hold_channels import HoldChannels
 from holdfast.services.keep_beats import KeepBeats
 from holdfast.services.keep_flows import KeepFlows
@@ -120,6 +123,7 @@ class Parts:
     pilots: PilotStore
     slips: SlipStore
     incidents: IncidentStore
+    faults: HandleFaults
     clock: SystemClock
     ids: RandomIds
     writer: CheckedWriter
@@ -137,7 +141,8 @@ class Parts:
 
 def make_parts(settings: Settings) -> Parts:
     settings.state.mkdir(parents=True, exist_ok=True)
-    store, pilots, slips, incidents = open_stores(settings.store_url)
+    stores = open_stores(settings.store_url)
+    store, slips = stores.jobs, stores.slips
     clock = SystemClock()
     writer = CheckedWriter(store)
     engine = relay = None
@@ -163,16 +168,25 @@ def make_parts(settings: Settings) -> Parts:
     return Parts(
         settings=settings,
         store=store,
-        pilots=pilots,
+        pilots=stores.pilots,
         slips=slips,
-        incidents=incidents,
+        faults=HandleFaults(
+            store,
+            stores.incidents,
+            writer,
+            clock,
+            Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
+            free_tries=settings.free_tries,
+            troubled=lambda text: log.warning("faults wait", detail=text),
+        ),
+        incidents=stores.incidents,
         clock=clock,
         ids=RandomIds(),
         writer=writer,
         identity=SignedIdentity(signing_key(settings.key_file), clock),
         notify=HttpxNotify(settings.callback_hosts),
         staging=Outbound(settings.staging_hosts, setting="staging_hosts"),
-        release=ReleaseClaims(store, pilots, writer, clock),
+        release=ReleaseClaims(store, stores.pilots, writer, clock),
         flows=KeepFlows(store, clock),
         folder=FlowFolder(settings.flows),
         engine=engine,
@@ -195,10 +209,10 @@ class ServerParts:
         self.name = f"{socket.gethostname()}-{secrets.token_hex(4)}"
         store, clock, writer = parts.store, parts.clock, parts.writer
         self.claims = ClaimJobs(store, writer, clock, parts.ids)
-        self.ends = EndJobs(store, writer, clock)
+        self.ends = EndJobs(store, writer, clock, faulted=parts.faults.handle)
         self.follow = FollowJobs(store, clock, alone=lambda: len(self.beats.alive) <= 1)
         self.submit = SubmitJobs(store, clock, parts.ids, offered=[self.claims.offer])
-        self.steer = SteerJobs(store, writer, clock)
+        self.steer = SteerJobs(store, writer, clock, leave_fault)
         self.beats = KeepBeats(
             parts.pilots, clock, server=self.name, url=parts.settings.public_url, shared_out=self.claims.own
         )
@@ -293,6 +307,7 @@ class KeeperParts:
             "runtimes": self.runtimes.run,
             "forgotten": self.forgotten.run,
             "callbacks": self.callbacks.run,
+            "faults": self.parts.faults.run,
         }
         if self.parts.relay is not None:
             loops["relay"] = self.parts.relay.run
@@ -308,6 +323,7 @@ class KeeperParts:
         yield Sample("holdfast_forgotten_alerts_total", "Failed jobs that nobody waits for", self.forgotten.alerts)
         yield Sample("holdfast_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))
         yield Sample("holdfast_callbacks_total", "", self.callbacks.failed, (("result", "failed"),))
+        yield Sample("holdfast_faults_total", "Faults found and answered", self.parts.faults.handled)
         relay = self.parts.relay
         if relay is not None:
             yield Sample("holdfast_relay_signals_total", "Signals to cases and shards", relay.told)
@@ -325,7 +341,7 @@ class WorkerParts:
         self.engine = parts.engine
         self.relay = parts.relay
         submit = server.submit if server else SubmitJobs(parts.store, parts.clock, parts.ids)
-        steer = SteerJobs(parts.store, parts.writer, parts.clock)
+        steer = SteerJobs(parts.store, parts.writer, parts.clock, leave_fault)
         settings = parts.settings
         shared = SharedFiles(settings.flow_files, hidden=(settings.state,))
         self.listings = KeepListings(parts.store, parts.clock, shared, every=settings.watch_every)

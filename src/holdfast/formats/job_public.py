@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from holdfast.domain.jobs.job_document import Ending, JobDocument, Manifest, Transition
+from holdfast.domain.jobs.job_document import Ending, JobDocument, Manifest, State, Transition
 from holdfast.domain.jobs.resources import resource_class
 from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.jobs.story import words
@@ -48,7 +48,7 @@ def job_public(document: JobDocument, version: str | None = None) -> Json:
         "expected_runtime": document.expected_runtime,
         "created": time_text(document.created),
         "changed": time_text(document.changed),
-        "not_before": time_text(document.not_before or None),
+        "not_before": None if document.state is State.FAULTED else time_text(document.not_before or None),
         "generation": document.generation,
         "attempt": document.attempt,
         "retries": max(0, document.attempt - 1),

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from holdfast.domain.jobs.claim import Applied, Repeated, end
-from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome
+from holdfast.domain.jobs.claim import Applied, Repeated, end, leave_fault
+from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, State
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.formats.job_json import ending_to_json
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import Transient
+from holdfast.ports.errors import PortError, Transient
 from holdfast.ports.job_store import JobStore, Record, Stored
 from holdfast.services.write_checked import Answer, Missing, Settled, Wish, Writer
 
@@ -73,6 +74,8 @@ class EndJobs:
     clock: Clock
     bulk: int = 500
     remember: int = 20_000
+    faulted: Callable[[Sequence[tuple[Stored, str]]], Awaitable[None]] | None = None
+    """Handles the faults among them, each with what the attempt printed, before their pilots are told; None: their own retry policy does, in the same write."""
     _queue: list[_Asked] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _known: OrderedDict[str, Stored] = field(default_factory=OrderedDict)
@@ -132,6 +135,7 @@ class EndJobs:
                 _tell(one, Result.UNKNOWN, str(error))
             return
         answers = await self.writer.write([self._wish(one) for one in batch])
+        await self._hand_over(batch, answers)
         late: list[tuple[_Asked, str]] = []
         for one, answer in zip(batch, answers, strict=True):
             self._known.pop(one.report.ending.claim, None)
@@ -146,6 +150,19 @@ class EndJobs:
         if late:
             await self._keep_late(late)
 
+    async def _hand_over(self, batch: Sequence[_Asked], answers: Sequence[Answer]) -> None:
+        """Whatever goes wrong here costs no end: the faults stay due, and are found again."""
+        if self.faulted is None:
+            return
+        faults = [
+            (answer.stored, one.report.log_tail)
+            for one, answer in zip(batch, answers, strict=True)
+            if isinstance(answer, Settled) and answer.stored.document.state is State.FAULTED
+        ]
+        if faults:
+            with suppress(PortError):
+                await self.faulted(faults)
+
     def _long_missing(self, claim: str) -> bool:
         """A copy of the store that lags may not know the job yet; only when nobody knows it for long it is gone."""
         now = self.clock.monotonic()
@@ -157,13 +174,14 @@ class EndJobs:
     def _wish(self, one: _Asked) -> Wish:
         ending = one.report.ending
         now = self.clock.now()
+        answer = None if self.faulted is None else leave_fault
 
         def decide(document: JobDocument) -> JobDocument | Refused:
             if document.tenant != one.tenant:
                 return Refused("there is no such job")
             if document.claim is not None and document.claim.id == ending.claim and document.claim.pilot != one.pilot:
                 return Refused(NOT_ITS_OWN)
-            verdict = end(document, ending, now=now, by=one.pilot)
+            verdict = end(document, ending, now=now, by=one.pilot, answer=answer)
             if isinstance(verdict, Applied | Repeated):
                 return verdict.document
             return Refused(verdict.reason)

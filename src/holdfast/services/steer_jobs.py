@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from holdfast.domain.jobs import steering
-from holdfast.domain.jobs.claim import begin, release
+from holdfast.domain.jobs.claim import FaultAnswer, begin, release
 from holdfast.domain.jobs.job_document import JobDocument, Phase, State, Token
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.ports.clock import Clock
@@ -25,6 +25,8 @@ class SteerJobs:
     store: JobStore
     writer: Writer
     clock: Clock
+    fault_answer: FaultAnswer | None = None
+    """What becomes of a fault whose job was held; None: its own retry policy."""
 
     async def cancel(self, job: str, *, by: str, reason: str = "") -> Answer:
         """End the job; a pilot that runs it is ordered to stop."""
@@ -52,7 +54,7 @@ class SteerJobs:
         now = self.clock.now()
         return await self._one(
             job,
-            lambda document: steering.let_go(document, holder=holder, now=now, by=by),
+            lambda document: steering.let_go(document, holder=holder, now=now, by=by, answer=self.fault_answer),
             lambda document: False,
         )
 
@@ -126,7 +128,7 @@ class SteerJobs:
                 if holder in document.holders:
                     return Refused("it holds the job already")
                 return steering.hold(document, holder=holder, now=now, by=by, reason=reason)
-            return steering.let_go(document, holder=holder, now=now, by=by)
+            return steering.let_go(document, holder=holder, now=now, by=by, answer=self.fault_answer)
 
         def mine(document: JobDocument) -> bool:
             if verb == "cancel":

@@ -6,6 +6,7 @@ store acknowledged makes it so, and `confirm` is what is written when the store 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +82,10 @@ def confirm(document: JobDocument) -> JobDocument:
     return document.having(confirmations=document.confirmations + 1)
 
 
+FaultAnswer = Callable[[JobDocument, int], JobDocument]
+"""What a faulted document becomes at a time, in the same write."""
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The end counts; the document says so once it is written."""
@@ -102,8 +107,10 @@ class Superseded:
     reason: str
 
 
-def end(document: JobDocument, ending: Ending, *, now: int, by: str) -> Applied | Repeated | Superseded:
-    """What the end of an attempt means for its job."""
+def end(
+    document: JobDocument, ending: Ending, *, now: int, by: str, answer: FaultAnswer | None = None
+) -> Applied | Repeated | Superseded:
+    """What the end of an attempt means for its job. A fault is answered at once, by its retry policy unless something else is named."""
     carried = (document.last, document.held_end)
     if any(one is not None and one.claim == ending.claim for one in carried):
         return Repeated(document)
@@ -111,7 +118,7 @@ def end(document: JobDocument, ending: Ending, *, now: int, by: str) -> Applied 
         return Superseded("the document asks for a newer writer")
     if ending.token == document.token:
         if document.claim is not None and document.claim.id == ending.claim:
-            return Applied(_settle(document, ending, now=now, by=by))
+            return Applied(_settle(document, ending, now=now, by=by, answer=answer))
         late = document.former_claim == ending.claim and ending.outcome is Outcome.OK
         if late and document.state in (State.AVAILABLE, State.FAULTED):
             return Applied(_adopt(document, ending, now=now, by=by))
@@ -146,12 +153,12 @@ def _lose(document: JobDocument, *, now: int, by: str, note: str, **changes: Any
     return step(document, event, now=now, by=by, note=note, claim=None, phase=None, releases=releases, **changes)
 
 
-def apply_held_end(document: JobDocument, *, now: int, by: str) -> JobDocument:
+def apply_held_end(document: JobDocument, *, now: int, by: str, answer: FaultAnswer | None = None) -> JobDocument:
     """Apply the end that was kept while the job was held; called when the last holder has let go."""
     ending = document.held_end
     if ending is None:
         return document
-    return _settle(document.having(held_end=None), ending, now=now, by=by)
+    return _settle(document.having(held_end=None), ending, now=now, by=by, answer=answer)
 
 
 def note_of(ending: Ending) -> str:
@@ -164,7 +171,9 @@ def note_of(ending: Ending) -> str:
     return f"{said}; claim {ending.claim}"
 
 
-def _settle(document: JobDocument, ending: Ending, *, now: int, by: str) -> JobDocument:
+def _settle(
+    document: JobDocument, ending: Ending, *, now: int, by: str, answer: FaultAnswer | None = None
+) -> JobDocument:
     note = note_of(ending)
     if document.holders:
         return step(document, Event.KEEP_END, now=now, by=by, note=note, claim=None, phase=None, held_end=ending)
@@ -183,12 +192,17 @@ def _settle(document: JobDocument, ending: Ending, *, now: int, by: str) -> JobD
         document, Event.FAULT, now=now, by=by, note=note,
         claim=None, phase=None, last=ending, faults=document.faults + 1,
     )  # fmt: skip
-    return answer_fault(faulted, now=now, by="house policy")
+    return by_retry_policy(faulted, now) if answer is None else answer(faulted, now)
 
 
-def answer_fault(document: JobDocument, *, now: int, by: str) -> JobDocument:
-    """The house policy: try again while attempts are left, then fail or wait for someone."""
-    policy = document.retry
+def leave_fault(document: JobDocument, now: int) -> JobDocument:
+    """The fault waits for whoever handles faults, and is due now."""
+    return document.having(not_before=now)
+
+
+def by_retry_policy(document: JobDocument, now: int) -> JobDocument:
+    """Try again while attempts are left, then fail or wait for someone."""
+    policy, by = document.retry, "house policy"
     if document.faults < policy.max_attempts:
         wait = 1000 * policy.wait * (1 << min(document.faults - 1, 20))
         note = f"attempt {document.faults + 1} of {policy.max_attempts}"

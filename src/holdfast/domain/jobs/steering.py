@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from holdfast.domain.jobs.claim import apply_held_end
+from holdfast.domain.jobs.claim import FaultAnswer, apply_held_end
 from holdfast.domain.jobs.job_document import JobDocument, State, Token
 from holdfast.domain.jobs.lifecycle import Event, Refused, allowed, step
 from holdfast.domain.jobs.resources import Resources
@@ -32,7 +32,9 @@ def hold(document: JobDocument, *, holder: str, now: int, by: str, reason: str =
     return step(document, Event.HOLD, now=now, by=by, note=reason or f"holder {holder}", holders=holders)
 
 
-def let_go(document: JobDocument, *, holder: str, now: int, by: str) -> JobDocument | Refused:
+def let_go(
+    document: JobDocument, *, holder: str, now: int, by: str, answer: FaultAnswer | None = None
+) -> JobDocument | Refused:
     """Take one holder away; the last one to let go continues the job and applies a kept end."""
     if holder not in document.holders:
         return Refused(f"{holder} does not hold the job; holders: {', '.join(document.holders) or 'none'}")
@@ -41,7 +43,7 @@ def let_go(document: JobDocument, *, holder: str, now: int, by: str) -> JobDocum
     holders = tuple(one for one in document.holders if one != holder)
     note = f"holder {holder}"
     freed = step(document, Event.CONTINUE, now=now, by=by, note=note, holders=holders)
-    return freed if holders else apply_held_end(freed, now=now, by=by)
+    return freed if holders else apply_held_end(freed, now=now, by=by, answer=answer)
 
 
 def retry(document: JobDocument, *, now: int, by: str, reason: str = "") -> JobDocument | Refused:

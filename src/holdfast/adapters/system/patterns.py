@@ -1,0 +1,31 @@
+"""The patterns of the packs on this machine, read when the first fault wants them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.domain.faults.classify import Classifier
+from holdfast.formats.pack_folder import folders, read_packs
+
+
+@dataclass(slots=True)
+class Patterns:
+    """Reading takes a second, which no start of a process should wait for."""
+
+    wrong: Callable[[str], None] = lambda _text: None
+    """Told of what is wrong in a pack; the rest of it is used."""
+    more: list[Path] = field(default_factory=folders)
+    _classifier: Classifier | None = None
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def classifier(self) -> Classifier:
+        async with self._reading:
+            if self._classifier is None:
+                packs = await asyncio.to_thread(read_packs, self.more)
+                for name, problem in packs.problems:
+                    self.wrong(f"{name}: {problem}")
+                self._classifier = packs.classifier()
+        return self._classifier

@@ -1,0 +1,69 @@
+"""What the house does about a job's fault for which there is no rule: the job's own retry policy, which infrastructure never pays with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from holdfast.domain.faults.cause import Finding
+from holdfast.domain.faults.ladder import INFRASTRUCTURE
+from holdfast.domain.jobs.claim import MAX_RELEASES
+from holdfast.domain.jobs.job_document import JobDocument, State
+from holdfast.domain.jobs.lifecycle import Event, step
+from holdfast.domain.jobs.specification import WhenExhausted
+
+SURE = 0.8
+"""With less confidence nobody else's attempt is spared for it."""
+FREE_TRIES = (0, 60, 600, 3600)
+"""Seconds before each further try for which nobody pays."""
+NEVER = 253_402_300_799_000
+"""The end of the year 9999: when a fault is due that waits for a person."""
+
+
+class Course(StrEnum):
+    """What is done."""
+
+    RETRY = "retry"
+    HOLD = "hold"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class HouseAnswer:
+    """What the house decided."""
+
+    course: Course
+    words: str
+    wait: int = 0
+    """Seconds."""
+    charged: bool = True
+    """Whether the attempt counts against the job's own policy."""
+
+
+def house_answer(document: JobDocument, finding: Finding, free_tries: Sequence[int] = FREE_TRIES) -> HouseAnswer:
+    """Pure: the same fault gives the same answer."""
+    policy = document.retry
+    if document.last is None or document.releases >= MAX_RELEASES:
+        return HouseAnswer(Course.HOLD, f"{document.releases} claims were lost; someone should look")
+    ours = finding.cause in INFRASTRUCTURE and finding.confidence >= SURE
+    if ours and document.releases < len(free_tries):
+        said = f"{finding.cause} trouble is not the job's: free try {document.releases + 1} of {len(free_tries)}"
+        return HouseAnswer(Course.RETRY, said, free_tries[document.releases], charged=False)
+    if document.faults < policy.max_attempts:
+        wait = policy.wait * (1 << min(document.faults - 1, 20))
+        return HouseAnswer(Course.RETRY, f"attempt {document.faults + 1} of {policy.max_attempts}", wait)
+    said = f"{document.faults} of {policy.max_attempts} attempts used"
+    return HouseAnswer(Course.FAIL if policy.when_exhausted is WhenExhausted.FAIL else Course.HOLD, said)
+
+
+def carried_out(document: JobDocument, answer: HouseAnswer, *, now: int, by: str) -> JobDocument:
+    """The faulted document after the answer."""
+    assert document.state is State.FAULTED  # noqa: S101 - the caller looked
+    if answer.course is Course.HOLD:
+        return document.having(not_before=NEVER, changed=now)
+    if answer.course is Course.FAIL:
+        return step(document, Event.GIVE_UP, now=now, by=by, note=answer.words, not_before=0)
+    spent = {} if answer.charged else {"faults": max(0, document.faults - 1), "releases": document.releases + 1}
+    due = now + 1000 * answer.wait
+    return step(document, Event.RETRY, now=now, by=by, note=answer.words, not_before=due, **spent)

@@ -1,0 +1,211 @@
+"""Answers the faults of jobs: evidence, cause, decision, act; each is written down before the next.
+
+A fault is a job that stands in the state `faulted` and is due. That is the queue: there is no other one to lose. The server that takes a bad end handles it at
+once; what it leaves behind when it dies is found by any keeper. Both may work on the same fault: the incident and the decision on it are create-only, whoever comes
+second acts by the recorded ones, and the act itself is one version-checked write on the job, which only the fault it was decided for allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from holdfast.domain.faults.attempt_evidence import evidence_of, find_cause
+from holdfast.domain.faults.cause import Finding
+from holdfast.domain.faults.classify import Classifier
+from holdfast.domain.faults.evidence import Evidence
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.faults.house_policy import FREE_TRIES, Course, HouseAnswer, carried_out, house_answer
+from holdfast.domain.faults.incident import Decision, Incident, IncidentState, incident_id, standing_of
+from holdfast.domain.jobs.job_document import JobDocument, State
+from holdfast.domain.jobs.lifecycle import Refused
+from holdfast.formats.evidence_json import evidence_to_json, finding_to_json
+from holdfast.formats.job_public import job_public
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import PortError, Transient
+from holdfast.ports.incident_store import IncidentStore
+from holdfast.ports.job_store import JobQuery, JobStore, Stored
+from holdfast.services.write_checked import Settled, Wish, Writer
+
+HOUSE = "house policy"
+BULK = 200
+LOG_KEPT = 8_000
+"""Characters of the log that go into the incident; the evidence beside the attempt has more of it."""
+LEFT_BEHIND = 5_000
+"""Milliseconds after which a fault is surely not being handled by the server that took it."""
+_STATES = {
+    Course.RETRY: IncidentState.COMPLETE,
+    Course.HOLD: IncidentState.HELD,
+    Course.FAIL: IncidentState.FAILED,
+}
+
+
+class _Case(NamedTuple):
+    """A fault on its way."""
+
+    document: JobDocument
+    incident: Incident
+    decision: Decision
+
+
+@dataclass(slots=True)
+class HandleFaults:
+    """The service; any number of servers and keepers run it."""
+
+    store: JobStore
+    incidents: IncidentStore
+    writer: Writer
+    clock: Clock
+    classifier: Callable[[], Awaitable[Classifier]]
+    free_tries: Sequence[int] = FREE_TRIES
+    every: float = 2.0
+    troubled: Callable[[str], None] = lambda _text: None
+    handled: int = 0
+
+    async def run(self) -> None:
+        """Look for faults that were left behind."""
+        while True:
+            try:
+                await self.look()
+            except PortError as error:
+                self.troubled(str(error))
+            await asyncio.sleep(self.every)
+
+    async def look(self) -> None:
+        now = self.clock.now()
+        bounds = {"not_before": now, "changed": now - LEFT_BEHIND}
+        query = JobQuery(states=frozenset({State.FAULTED}), at_most=bounds, held=False)
+        while True:
+            page = await self.store.search(query, sort="changed", limit=BULK)
+            if not page.jobs:
+                return
+            before = self.handled
+            await self.handle([(one, await self._printed(one.document)) for one in page.jobs])
+            if self.handled == before or page.cursor is None:
+                return
+
+    async def _printed(self, document: JobDocument) -> str:
+        """What the last attempt printed, as the evidence beside it has it."""
+        last = document.last
+        if last is None:
+            return ""
+        for one in await self.store.find_records(kind="evidence", job=document.id, newest_first=True, limit=20):
+            ending = one.body.get("ending")
+            if isinstance(ending, Mapping) and ending.get("claim") == last.claim:
+                return str(one.body.get("log_tail", ""))
+        return ""
+
+    async def handle(self, faults: Sequence[tuple[Stored, str]]) -> None:
+        """Decide on each faulted job, with what its attempt printed, and act. `Transient` if the store does not answer: the faults stay due."""
+        for start in range(0, len(faults), BULK):
+            await self._handle(faults[start : start + BULK])
+
+    async def _handle(self, faults: Sequence[tuple[Stored, str]]) -> None:
+        classifier = await self.classifier()
+        now = self.clock.now()
+        found: list[_Case] = []
+        for stored, log_tail in faults:
+            document = stored.document
+            if document.state is not State.FAULTED:
+                continue
+            evidence = evidence_of(document, log_tail)
+            finding = find_cause(document, evidence, classifier)
+            incident = _incident(document, evidence, finding, now)
+            answer = house_answer(document, finding, self.free_tries)
+            found.append(_Case(document, incident, _decision(incident, answer, now)))
+            await asyncio.sleep(0)  # a log may take a millisecond to read, and others wait for this process
+        if not found:
+            return
+        await self.incidents.add_incidents(
+            [(one.incident, standing_of(one.incident, due=now + 60_000)) for one in found]
+        )
+        agreed = await self._agree(found)
+        answers = await self.writer.write([_wish(one, self.clock.now()) for one in agreed])
+        done = [one for one, answer in zip(agreed, answers, strict=True) if isinstance(answer, Settled | Refused)]
+        await self._move(done)
+        self.handled += len(done)
+
+    async def _agree(self, cases: Sequence[_Case]) -> list[_Case]:
+        """The decisions as they are recorded: ours, or those of whoever was first."""
+        added = await self.incidents.add_decisions([one.decision for one in cases])
+        agreed: list[_Case] = []
+        for one, new in zip(cases, added, strict=True):
+            decision = one.decision if new else await self.incidents.get_decision(one.incident.id, one.decision.n)
+            if decision is None:
+                raise Transient("a decision could not be read back")
+            agreed.append(one._replace(decision=decision))
+        return agreed
+
+    async def _move(self, cases: Sequence[_Case]) -> None:
+        """Say where the incidents stand. Only for people: what was lost of it costs nothing but a line in a list."""
+        now = self.clock.now()
+        stored = await self.incidents.get_standings([one.incident.id for one in cases])
+        changes = []
+        for one in cases:
+            known = stored.get(one.incident.id)
+            if known is not None and known.standing.state is IncidentState.OPEN:
+                answer = _answer(one.decision)
+                moved = known.standing.moved(_STATES[answer.course], now=now, n=one.decision.n, note=answer.words)
+                changes.append((moved, known.version))
+        if changes:
+            await self.incidents.put_standings(changes)
+
+
+def _incident(document: JobDocument, evidence: Evidence, finding: Finding, now: int) -> Incident:
+    tie, last = document.tie, document.last
+    case, item = (tie.case, tie.work) if tie is not None else ("", "")
+    event = last.claim if last is not None else f"lost-{document.releases}"
+    told = evidence_to_json(evidence)
+    if "log_tail" in told:
+        told["log_tail"] = told["log_tail"][-LOG_KEPT:]
+    shown = job_public(document)
+    kept = ("name", "labels", "resources", "priority", "attempt", "faults", "releases", "max_attempts", "index", "team")
+    context: dict[str, Any] = {
+        "job": {name: shown[name] for name in kept},
+        "evidence": told,
+        "finding": finding_to_json(finding),
+    }
+    kind = ExceptionType.ABORT
+    return Incident(
+        id=incident_id(kind, case=case, item=item, job=document.id, attempt=document.attempt, event=event),
+        tenant=document.tenant,
+        owner=document.owner,
+        kind=kind,
+        at=now,
+        case=case,
+        item=item,
+        job=document.id,
+        attempt=document.attempt,
+        event=event,
+        cause=str(finding.cause),
+        flow=tie.flow if tie is not None else "",
+        context=context,
+    )
+
+
+def _decision(incident: Incident, answer: HouseAnswer, now: int) -> Decision:
+    detail = {"words": answer.words, "wait": answer.wait, "charged": answer.charged}
+    return Decision(incident.id, 1, incident.tenant, now, answer.course.value, HOUSE, detail=detail)
+
+
+def _answer(decision: Decision) -> HouseAnswer:
+    """The house's answer as it was recorded."""
+    detail: Mapping[str, Any] = decision.detail
+    return HouseAnswer(Course(decision.verdict), detail["words"], detail["wait"], charged=detail["charged"])
+
+
+def _wish(one: _Case, now: int) -> Wish:
+    last, attempt = one.document.last, one.document.attempt
+
+    def stands(document: JobDocument) -> bool:
+        """It is this very fault, and nobody has answered it."""
+        return document.state is State.FAULTED and document.attempt == attempt and document.last == last
+
+    def decide(document: JobDocument) -> JobDocument | Refused:
+        if not stands(document):
+            return Refused("the job has moved on")
+        return carried_out(document, _answer(one.decision), now=now, by=one.decision.by)
+
+    return Wish(one.document.id, decide, lambda document: not stands(document))
