@@ -73,6 +73,10 @@ chaos size="small" *args:
 chaos-cases *args:
     eval "$(scripts/servers env)" && uv run python -m tests.chaos.cases {{ args }}
 
+# kill -9 of who carries exlets out, so many times in the middle of each primitive.
+chaos-exlets *args:
+    eval "$(scripts/servers env)" && uv run python -m tests.chaos.exlets {{ args }}
+
 # Version-checked histories on real stores under kills, checked for linearizability.
 linearizability operations="100000" *args:
     uv run pytest -q -m slow tests/linearizability

@@ -25,13 +25,17 @@ from temporalio.worker import (
     WorkflowInstanceDetails,
     WorkflowRunner,
 )
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from tests.chaos.cases.fault_points import AFTER, BEFORE, FaultPoints
 from tests.chaos.cases.flows import DIRECT_JOBS
 
+from holdfast.adapters.sql.incident_store import SqlIncidentStore
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.sql.slip_store import SqlSlipStore
+from holdfast.adapters.temporal import signs_of_life
 from holdfast.adapters.temporal import worker as temporal_worker
 from holdfast.adapters.temporal.flow_engine import TemporalFlowEngine
+from holdfast.adapters.temporal.workflows import outside
 from holdfast.apps import keeper, wiring, worker
 from holdfast.apps.entry import main
 from holdfast.apps.server import app
@@ -40,6 +44,8 @@ from holdfast.services.claim_jobs import ClaimJobs
 from holdfast.services.claim_windows import ClaimSettings
 from holdfast_pilot import libc
 
+SILENT = timedelta(seconds=6)
+"""After so long an activity of a killed worker is given to another; the product's 20 seconds would only make trials longer."""
 LOADED = (app, keeper, worker)
 """What a process loads only when it is started."""
 
@@ -112,15 +118,16 @@ def install(points: FaultPoints) -> None:
     """Put the points where they belong, and make what a trial would only wait for shorter."""
     points.watch(SqlJobStore, "store", "write", "put_specifications", "add_records")
     points.watch(SqlSlipStore, "slips", "get", "put")
+    points.watch(SqlIncidentStore, "incidents", "add_steps", "put_standings")
     points.watch(TemporalFlowEngine, "engine", "start", "tell_case", "tell_shard", "send_verb")
-    plain_runner = temporal_worker.runner
+    known = SandboxRestrictions.default.with_passthrough_modules("holdfast.domain", "holdfast.flows", outside.__name__)
 
     def watched_worker(*args: Any, **options: Any) -> Worker:
         options["interceptors"] = [*options.get("interceptors", ()), WatchedActivities(points)]
         return Worker(*args, **options)
 
     def watched_runner() -> Any:
-        return WatchedRunner(plain_runner(), points)
+        return WatchedRunner(SandboxedWorkflowRunner(restrictions=known), points)
 
     def eager_desk(*args: Any, **options: Any) -> ClaimJobs:
         # An SQL store shows at once what was written: trials need not wait for one that does not.
@@ -131,6 +138,10 @@ def install(points: FaultPoints) -> None:
         (temporal_worker, "Worker", watched_worker),
         (temporal_worker, "runner", watched_runner),
         (temporal_worker, "STICKY", timedelta(seconds=1)),
+        # Seen by workflows because they share this module here.
+        (outside, "SILENT", SILENT),
+        (signs_of_life, "EVERY", SILENT.total_seconds() / 10),
+        (temporal_worker, "EVERY", SILENT.total_seconds() / 10),
         (rounds, "DIRECT_JOBS", DIRECT_JOBS),
     ):
         setattr(module, name, stand_in)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Container, Iterator, Mapping
 
 from holdfast.domain.exlets.exlet import MAX_STEPS, Exlet, Step
+from holdfast.domain.exlets.job_stages import PATTERNS, why_not
 from holdfast.domain.exlets.primitive import (
     INSIDE,
     JOB_PATTERNS,
@@ -297,6 +298,7 @@ def _check_order(steps: tuple[Step, ...]) -> Iterator[Finding]:
     suspended: dict[Target, int] = {}
     ended: dict[Target, int] = {}
     resent: int | None = None
+    pattern: Action | None = None
     seen: list[Primitive] = []
     last = len(steps) - 1
     for place, step in enumerate(steps):
@@ -318,6 +320,10 @@ def _check_order(steps: tuple[Step, ...]) -> Iterator[Finding]:
             if resent is not None:
                 yield Finding(at, f"step {resent} sends the work off already")
             resent = place
+        if action in PATTERNS and target in (Target.JOB, None):
+            if words := why_not(action, pattern):
+                yield Finding(at, words)
+            pattern = action
         holding = [one for one in suspended if target is not None and target in INSIDE[one]]
         if action is Action.RESTART and holding:
             yield Finding(at, f"it is suspended since step {suspended[holding[0]]}; continue it first")
