@@ -26,6 +26,7 @@ from holdfast.domain.exlets.primitive import (
     Need,
     Notify,
     Primitive,
+    Restage,
     Resubmission,
     Resubmit,
     Rollback,
@@ -498,6 +499,38 @@ async def test_what_is_gone_cannot_be_suspended_and_the_incident_says_so(site: C
     assert "the case has ended" in await stands(site, incident, IncidentState.HELD)
 
 
+async def test_an_answer_to_one_round_is_not_given_to_the_next(site: CaseSite) -> None:
+    case = await begun(site)
+    incident = replace(await incident_of(site, case), round=1)
+    assert (await site.verb(case, VerbKind.REDO, "show")).accepted
+
+    async def second_round() -> bool:
+        items = {one["id"]: one for one in (await site.engine.state(case))["items"]}
+        return bool(items["show"]["round"] == 2)
+
+    await until(second_round, "the second round")
+    await launch(site, incident, steer("force-complete"))
+    assert "the item is in round 2" in await stands(site, incident, IncidentState.HELD)
+
+
+async def test_the_case_of_another_tenant_is_nobodys(site: CaseSite) -> None:
+    case = await begun(site)
+    incident = replace(await incident_of(site, case), tenant="strangers", id=str(uuid4()))
+    for place, do in enumerate((steer("remove", Target.CASE), steer("force-fail"), steer("remove", Target.JOB))):
+        other = replace(incident, id=f"{incident.id}-{place}")
+        await launch(site, other, do)
+        assert "there is no" in await stands(site, other, IncidentState.HELD)
+    await go_on(site)
+    assert (await site.ended(case)).state == "completed"
+
+
+async def test_an_engine_that_nobody_here_speaks_with_is_told_so(site: CaseSite) -> None:
+    case = await begun(site)
+    incident = replace(await incident_of(site, case), engine="elsewhere", id=str(uuid4()))
+    await launch(site, incident, steer("suspend"), steer("continue"))
+    assert "nothing here speaks with the engine elsewhere" in await stands(site, incident, IncidentState.HELD)
+
+
 async def test_a_person_stops_an_exlet(site: CaseSite) -> None:
     case = await begun(site)
     tell = await stored(site, TELL_FANS)
@@ -551,6 +584,27 @@ async def test_resubmit_with_more_memory_is_one_write(site: CaseSite) -> None:
     await decided(site, late, more)
     refused = await service.do_step(late.id, 1, 0)
     assert (refused.state.value, refused.detail) == ("refused", "the job moved on: it is at attempt 2, not 1")
+
+
+@pytest.mark.ledger("P0-10")
+async def test_restage_brings_the_files_of_the_job_again(site: CaseSite) -> None:
+    """A job whose input could not be brought is tried again with the same source, target and parameters."""
+    site.hold_back = lambda _claim: False
+    site.fate = lambda claim: BAD | {"reason": "staging-in"} if site.ran.count("show") == 1 else GOOD
+    case = await site.start(show())
+
+    async def there() -> bool:
+        job = await job_at(site, case, "show")
+        return job is not None and job.state is State.FAULTED
+
+    await until(there, "the fault")
+    before = await job_at(site, case, "show")
+    await done(site, replace(await incident_of(site, case, kind=ExceptionType.ABORT), attempt=1), Restage())
+    assert (await site.ended(case)).state == "completed"
+    after = await job_at(site, case, "show")
+    assert before is not None
+    assert after is not None
+    assert (after.attempt, after.specification, after.parameters) == (2, before.specification, before.parameters)
 
 
 @pytest.mark.ledger("P2-05")

@@ -12,8 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.live import test_cases, test_python_flows
+from tests.live import test_cases, test_exlets, test_python_flows
 from tests.live.case_site import BAD, GOOD, CaseSite, case_site
+
+from holdfast.domain.exlets.exlet_run import run_name, worklet_case
+from holdfast.domain.exlets.primitive import Action, Compensate, Steer, Target, Worklet
 
 FOLDER = Path(__file__).parent
 FILES = """
@@ -65,6 +68,26 @@ async def record(release: str, *only: str) -> None:
                 if name == "scatter":
                     await _keep(site, f"{case}:many@1:0", f"{release}-shard")
     await record_python(release, *only)
+    if not only or "exlet" in only:
+        await record_exlet(release)
+
+
+async def record_exlet(release: str) -> None:
+    """An exlet with a worklet that gives something back, the worklet's case, and the case that is suspended, changed and continued."""
+    with TemporaryDirectory() as folder:
+        async with case_site("sqlite", Path(folder)) as site:
+            site.hold_back = lambda claim: claim["name"] == "show"
+            case = await test_exlets.begun(site)
+            change = await test_exlets.stored(site, test_exlets.CHANGE_VENUE)
+            incident = await test_exlets.incident_of(site, case)
+            worklet = Worklet(change, {"from": "${params.venue}"}, {"venue": "venue"})
+            suspend, go_on = (Steer(action, Target.CASE) for action in (Action.SUSPEND, Action.CONTINUE))
+            await test_exlets.done(site, incident, suspend, Compensate((worklet,)), go_on)
+            await test_exlets.go_on(site)
+            await site.ended(case)
+            await _keep(site, run_name(incident.id, 1), f"{release}-exlet")
+            await _keep(site, worklet_case(incident.id, 1, 1, 0), f"{release}-exlet-worklet")
+            await _keep(site, case, f"{release}-exlet-case")
 
 
 async def record_python(release: str, *only: str) -> None:

@@ -38,6 +38,7 @@ from holdfast.domain.exlets.primitive import (
 from holdfast.domain.exlets.worklet_data import filled
 from holdfast.domain.faults.incident import (
     CLOSED,
+    OWN_ENGINE,
     Incident,
     IncidentState,
     StepMark,
@@ -114,6 +115,8 @@ class RunExlet:
     jobs: MendJobs
     clock: Clock
     others: Mapping[Action, Performer] = field(default_factory=dict)
+    engines: Mapping[str, FlowEngine] = field(default_factory=dict)
+    """Other engines that report exceptions, by the name that their incidents bear."""
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -265,21 +268,42 @@ class RunExlet:
 
     async def _verb(self, ask: Ask, kind: VerbKind, *, item: str = "", **more: Any) -> Outcome:
         """Steer the case by a verb whose id is the step's: it is obeyed once."""
+        incident = ask.incident
+        engine = await self._engine_of(incident)
         holder = ask.release or ask.id
+        # What is said of one round of an item is not said of the next; what was suspended is continued in any.
+        round_ = incident.round or None if item and kind is not VerbKind.CONTINUE else None
         verb = Verb(
-            ask.at, ask.id, kind, item=item, by="exlet", holder=holder, reason=f"incident {ask.incident.id}", **more
+            ask.at,
+            ask.id,
+            kind,
+            item=item,
+            by="exlet",
+            holder=holder,
+            reason=f"incident {incident.id}",
+            round=round_,
+            **more,
         )
         try:
-            answer = await self._engine().send_verb(ask.incident.case, verb)
+            answer = await engine.send_verb(incident.case, verb)
         except NotFound:
             return Outcome(done=False, detail="the case has ended")
         return Outcome(answer.accepted, answer.detail)
+
+    async def _engine_of(self, incident: Incident) -> FlowEngine:
+        """The engine of the incident's case, which must be one of its tenant's. `NotFound` for all others: nobody learns of another's cases."""
+        engine = self._engine() if incident.engine == OWN_ENGINE else self.engines.get(incident.engine)
+        if engine is None:
+            raise Permanent(f"nothing here speaks with the engine {incident.engine}")
+        if (await engine.describe(incident.case)).tenant != incident.tenant:
+            raise NotFound(f"there is no case {incident.case}")
+        return engine
 
     async def _all_cases(self, ask: Ask, action: Action) -> Outcome:
         incident = ask.incident
         if not incident.case:
             return Outcome(done=False, detail="no case asked for the job")
-        flow = incident.flow or (await self._engine().describe(incident.case)).version
+        flow = incident.flow or (await (await self._engine_of(incident)).describe(incident.case)).version
         if action is Action.SUSPEND:
             await self.gates.suspend(incident.tenant, flow, ask.id)
         elif action is Action.CONTINUE:
@@ -349,7 +373,7 @@ class RunExlet:
         about |= {"job": incident.job, "owner": incident.owner}
         data: dict[str, object] = {"incident": {**incident.context, **about}, "case": incident.case}
         if incident.case:
-            state = await self._engine().state(incident.case)
+            state = await (await self._engine_of(incident)).state(incident.case)
             data["params"] = state["params"]
             data["tasks"] = {
                 item["id"]: {

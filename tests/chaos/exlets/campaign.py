@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -187,11 +187,18 @@ class Campaign:
         return {
             "incident": (found.state.value, found.note),
             "steps": {name.removeprefix(incident.id): one.detail.get("state") for name, one in steps.items()},
-            "case": (state["phase"], state["outcome"], state["holders"], state["params"]),
-            "items": {one["id"]: (one.get("state"), one.get("round"), one.get("holders")) for one in state["items"]},
+            "case": (state["phase"], state["outcome"], _nameless(state["holders"], incident), state["params"]),
+            "items": {
+                one["id"]: (one.get("state"), one.get("round"), _nameless(one.get("holders", ()), incident))
+                for one in state["items"]
+            },
             "verbs": sorted(one.replace(incident.id, "") for one in state["verbs"]),
             "jobs": {round_: _told(one, incident.id) for round_, one in jobs.items() if one is not None},
-            "gate": (gate.holders, [one.id.removeprefix(incident.id) for one in (*gate.orders,)], len(gate.passed)),
+            "gate": (
+                _nameless(gate.holders, incident),
+                [one.id.removeprefix(incident.id) for one in (*gate.orders,)],
+                len(gate.passed),
+            ),
             "worklets": [await self._worklets(incident, place, do) for place, do in enumerate(tried.steps)],
             "alerts": [await self.stores.jobs.get_record(f"alert:{name}") is not None for name in ids],
         }
@@ -232,6 +239,11 @@ class Campaign:
                     return
             await asyncio.sleep(0.05)
         raise TimeoutError(what)
+
+
+def _nameless(names: Iterable[str], incident: Incident) -> list[str]:
+    """Holders without the incident's own id."""
+    return [name.replace(incident.id, "") for name in names]
 
 
 def _told(stored: Stored, incident: str) -> tuple[Any, ...]:

@@ -469,3 +469,32 @@ def test_no_timer_of_what_is_inside_outlives_a_stopped_case() -> None:
     world.run_out()
     assert world.run.outcome is Outcome.FAILED
     assert world.timers == {}
+
+
+def test_data_that_are_set_are_seen_by_what_begins_afterwards() -> None:
+    tasks = (
+        Task("a", JobPattern(("echo", "${params.venue}"))),
+        Task("b", JobPattern(("echo", "${params.venue}")), after=("a",)),
+    )
+    world = World(
+        Flow("f", tasks, params={"venue": "arena", "seats": 9}, outputs={"venue": "${params.venue}"}), repeats=False
+    )
+    ann = Person(world)
+    assert ann(VerbKind.SET_DATA, changes={"venue": "hall"})
+    assert world.run.params == {"venue": "hall", "seats": 9}
+    end(world, "a@1")
+    orders = {one.order.work: one.order.scope for one in world.commands if isinstance(one, SubmitJobs)}
+    assert "arena" in str(orders["a@1"])
+    assert "hall" in str(orders["b@1"])
+    assert world.run_out().run.outputs == {"venue": "hall"}
+
+
+def test_only_parameters_of_the_case_can_be_set_and_not_without_end() -> None:
+    world = World(Flow("f", (Task("a", ECHO),), params={"venue": "arena"}), repeats=False)
+    ann = Person(world)
+    assert not ann(VerbKind.SET_DATA, changes={"other": 1})
+    assert not ann(VerbKind.SET_DATA, changes={})
+    assert not ann(VerbKind.SET_DATA, changes={"venue": "x" * 70_000})
+    assert not ann(VerbKind.SET_DATA, "a", changes={"venue": "hall"})
+    assert world.run.params == {"venue": "arena"}
+    assert world.run_out().run.outcome is Outcome.COMPLETED

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from holdfast.domain.exlets.primitive import Action, Primitive, Steer, Target
+from holdfast.domain.exlets.primitive import Action, Hold, Primitive, Steer, Target
 
 MAX_STEPS = 32
 
@@ -69,8 +69,10 @@ def is_one_write(exlet: Exlet, *, of_case: bool = False) -> bool:
     match do:
         case Steer(action, target) if action in _FORCED:
             return target is Target.JOB or (target is Target.ITEM and not of_case)
+        case Hold(target):
+            return target is Target.JOB or (target is Target.ITEM and not of_case)
         case _:
-            return do.action is Action.HOLD and not of_case
+            return False
 
 
 def actions_of(steps: Sequence[Step]) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ class Incident:
     """The version of the case's flow."""
     parent: str = ""
     """The incident whose exlet started the case as a worklet."""
+    round: int = 0
+    """The round of the item in which it happened: an answer is not for a later one. 0: for any."""
     context: Mapping[str, object] = field(default_factory=dict)
     """Everything else that rules may look at: evidence, case data, the status of every item."""
 
