@@ -24,6 +24,8 @@ from holdfast.services.release_claims import release_wish
 from holdfast.services.write_checked import Settled, Wish, Writer
 
 REMEMBERED_PILOTS = 20_000
+BUSY = 0.05
+"""Seconds since the last write for which requests are gathered: on an idle system nobody else is worth waiting for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +59,7 @@ class ClaimJobs:
         self.windows = Windows(store, clock, self.settings, self.tally, self._wake.set)
         self._waiting: list[Request] = []
         self._flying = 0
-        self._took_off = 0.0
+        self._took_off = -1e9
         self._tasks: set[asyncio.Task[None]] = set()
         self._hungry: OrderedDict[str, float] = OrderedDict()
         """Since when each pilot has asked in vain."""
@@ -152,7 +154,7 @@ class ClaimJobs:
         except TimeoutError:
             pass
         self._wake.clear()
-        if self._waiting and self.settings.gather:
+        if self._waiting and self.settings.gather and self.clock.monotonic() - self._took_off < BUSY:
             await asyncio.sleep(self.settings.gather)
 
     def _worth_serving(self) -> bool:
