@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.contracts.examples import job
 
+from holdfast.adapters.cel.conditions import CelConditions
+from holdfast.adapters.cel.sandbox import CelSandbox
 from holdfast.adapters.sql.incident_store import SqlIncidentStore
 from holdfast.adapters.sql.job_store import SqlJobStore
-from holdfast.adapters.system.clock import SystemClock
+from holdfast.adapters.sql.slip_store import SqlSlipStore
+from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.adapters.system.patterns import Patterns
+from holdfast.domain.faults.brakes import BrakePolicy
+from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.house_policy import NEVER
 from holdfast.domain.faults.incident import IncidentState
+from holdfast.domain.faults.rate_limit import Limit
+from holdfast.domain.jobs.claim import leave_fault
 from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Token
+from holdfast.domain.jobs.resources import Resources
 from holdfast.domain.jobs.specification import RetryPolicy, WhenExhausted
+from holdfast.domain.rules.rule_set import Level, RuleSetId
+from holdfast.domain.rules.rule_tree import Conclusion
 from holdfast.ports.incident_store import IncidentQuery
 from holdfast.ports.job_store import Change, Record, Stored, Written
+from holdfast.services.decide_faults import FRESH, DecideFaults
+from holdfast.services.edit_rules import Draft, Edited, EditRules
 from holdfast.services.handle_faults import HandleFaults
+from holdfast.services.keep_flows import KeepFlows
+from holdfast.services.keep_gates import KeepGates
+from holdfast.services.keep_rules import KeepRules
+from holdfast.services.keep_storms import KeepStorms
+from holdfast.services.lease_brakes import LeaseBrakes
+from holdfast.services.mend_jobs import MendJobs
+from holdfast.services.rule_cache import DOMAIN, RuleCache
+from holdfast.services.run_exlet import RunExlet
+from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.write_checked import CheckedWriter
 
 OLD = 1_600_000_000_000
 PATTERNS = Patterns()
+CONDITIONS = CelConditions()
 OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=811.batch. Some of the step tasks have been OOM Killed.\n"
 LOST_NODE = "slurmstepd: error: *** JOB 4711 ON n17 CANCELLED AT 2026-03-01T10:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"
 
@@ -34,9 +57,38 @@ LOST_NODE = "slurmstepd: error: *** JOB 4711 ON n17 CANCELLED AT 2026-03-01T10:0
 class Desk:
     store: SqlJobStore
     incidents: SqlIncidentStore
+    policy: BrakePolicy = field(default_factory=BrakePolicy)
 
     def handler(self) -> HandleFaults:
-        return HandleFaults(self.store, self.incidents, CheckedWriter(self.store), SystemClock(), PATTERNS.classifier)
+        store, clock, slips = self.store, SystemClock(), SqlSlipStore(self.store.database)
+        writer = CheckedWriter(store)
+        flows = KeepFlows(store, clock)
+        deciding = DecideFaults(flows, RuleCache(KeepRules(slips), CONDITIONS))
+        mend = MendJobs(writer, SteerJobs(store, writer, clock, leave_fault), clock)
+        exlets = RunExlet(self.incidents, store, None, flows, KeepGates(slips), mend, clock)
+        brakes = LeaseBrakes(slips, KeepStorms(slips, store, clock), clock, RandomIds(), self.policy)
+        return HandleFaults(
+            store, self.incidents, writer, clock, PATTERNS.classifier, deciding, exlets=exlets, brakes=brakes
+        )
+
+    async def add_rule(self, condition: str, *steps: dict[str, object], active: bool = True) -> str:
+        """A rule of the house; its condition is true of a job that has nothing, so that it may be written."""
+        rules = KeepRules(SqlSlipStore(self.store.database))
+        sandbox = CelSandbox()
+        try:
+            edit = EditRules(rules, CONDITIONS, sandbox, SystemClock(), RandomIds().claim)
+            house = RuleSetId("lab", Level.DOMAIN, DOMAIN)
+            true = {"cause": "memory", "confidence": 0.9, "job": {"attempt": 1, "memory": 1 << 30}}
+            draft = Draft(
+                house, ExceptionType.ABORT, "", condition, Conclusion(steps=steps), f"i{time.time_ns()}", true
+            )
+            made = await edit.add(draft, by="ann", confirmed=True)
+            assert isinstance(made, Edited), made
+            if active:
+                assert isinstance(await edit.promote(house, made.rule, by="ben"), Edited)
+        finally:
+            await sandbox.close()
+        return made.rule
 
     async def put(self, name: str, **fields: Any) -> Stored:
         last = Ending(Token(0, 1), f"claim-{name}", Outcome.FAULT, exit_code=1, host="n17")
@@ -152,3 +204,70 @@ async def test_a_fault_that_someone_answered_meanwhile_is_left_alone(desk: Desk)
     await desk.store.write([Change(moved, stored.version)])
     await desk.handler().handle([(stored, "")])
     assert (await desk.now("one")).state is State.CANCELLED
+
+
+MORE_MEMORY: dict[str, object] = {
+    "action": "resubmit",
+    "how": "changed",
+    "needs": {"memory": {"factor": 2, "at_most": 1 << 36}},
+}
+IS_MEMORY = 'cause == "memory" && confidence > 0.7'
+
+
+@pytest.mark.ledger("P0-16", "P0-26", "P1-25")
+async def test_a_rule_answers_what_the_house_would_have_given_up(desk: Desk) -> None:
+    """The second such failure, of a job that is there already, needs nobody; and no process was started anew."""
+    needs = Resources(cpus=1, memory=1 << 30)
+    handler = desk.handler()
+    first = await desk.put("first", resources=needs)
+    await handler.handle([(first, OOM)])
+    assert (await desk.now("first")).state is State.FAILED
+    rule = await desk.add_rule(IS_MEMORY, MORE_MEMORY)
+    await asyncio.sleep(FRESH)  # as old as a copy may be
+    second = await desk.put("second", resources=needs)
+    await handler.handle([(second, OOM)])
+    document = await desk.now("second")
+    assert (document.state, document.resources.memory) == (State.AVAILABLE, 2 << 30)
+    assert await desk.standing("second") == (IncidentState.COMPLETE, "memory")
+    (found,) = (await desk.incidents.find(IncidentQuery(job="second"))).found
+    (decision,) = await desk.incidents.decisions(found.standing.id)
+    assert decision.by.endswith(f"#{rule}")
+    assert [one["verdict"] for one in decision.detail["path"]] == ["true", "true"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.ledger("P1-35")
+async def test_a_shadow_is_recorded_and_does_not_act(desk: Desk) -> None:
+    rule = await desk.add_rule(IS_MEMORY, MORE_MEMORY, active=False)
+    stored = await desk.put("one", resources=Resources(memory=1 << 30))
+    await desk.handler().handle([(stored, OOM)])
+    assert (await desk.now("one")).state is State.FAILED
+    (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
+    (decision,) = await desk.incidents.decisions(found.standing.id)
+    shadow = decision.detail["shadow"]
+    assert isinstance(shadow, dict)
+    assert shadow["rule"].endswith(f"#{rule}")
+
+
+async def test_a_rule_that_errs_holds_the_fault_and_lets_no_general_rule_act(desk: Desk) -> None:
+    await desk.add_rule(IS_MEMORY, MORE_MEMORY)
+    await desk.add_rule(f"{IS_MEMORY} && 10 / (job.attempt - 2) != 0", {"action": "force-fail", "target": "job"})
+    stored = await desk.put("one", attempt=2, resources=Resources(memory=1 << 30))
+    await desk.handler().handle([(stored, OOM)])
+    assert ((await desk.now("one")).state, (await desk.now("one")).not_before) == (State.FAULTED, NEVER)
+    assert await desk.standing("one") == (IncidentState.HELD, "memory")
+
+
+async def test_the_brakes_hold_a_rule_back_and_nothing_is_lost(desk: Desk) -> None:
+    await desk.add_rule(IS_MEMORY, MORE_MEMORY)
+    desk.policy = replace(desk.policy, rule_acts=Limit(3, 3_600_000))
+    handler = desk.handler()
+    faults = [(await desk.put(f"job-{number}", resources=Resources(memory=1 << 30)), OOM) for number in range(8)]
+    await handler.handle(faults)
+    states = [(await desk.now(f"job-{number}")).state for number in range(8)]
+    assert states.count(State.AVAILABLE) == 3
+    assert states.count(State.FAULTED) == 5
+    kept = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.WAITING})))).found
+    assert len(kept) == 5
+    assert all("used up" in one.standing.note for one in kept)
+    await handler.look()  # not due yet
+    assert [(await desk.now(f"job-{number}")).state for number in range(8)] == states

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import structlog
 
+from holdfast.adapters.cel.conditions import CelConditions
 from holdfast.adapters.httpx.notify import HttpxNotify
 from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
 from holdfast.adapters.prometheus.metrics import Sample
@@ -34,6 +35,7 @@ from holdfast.ports.pilot_store import PilotStore
 from holdfast.ports.slip_store import SlipStore
 from holdfast.services.bind_worklets import BindWorklets
 from holdfast.services.claim_jobs import ClaimJobs
+from holdfast.services.decide_faults import DecideFaults
 from holdfast.services.end_jobs import EndJobs
 from holdfast.services.find_outputs import FindOutputs
 from holdfast.services.flow_ends import FlowEnds
@@ -44,12 +46,16 @@ from holdfast.services.keep_beats import KeepBeats
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_listings import KeepListings
+from holdfast.services.keep_rules import KeepRules
+from holdfast.services.keep_storms import KeepStorms
+from holdfast.services.lease_brakes import LeaseBrakes
 from holdfast.services.mend_jobs import MendJobs
 from holdfast.services.open_sessions import OpenSessions
 from holdfast.services.pass_orders import PassOrders
 from holdfast.services.read_outputs import ReadOutputs
 from holdfast.services.relay_ends import RelayEnds
 from holdfast.services.release_claims import ReleaseClaims
+from holdfast.services.rule_cache import RuleCache
 from holdfast.services.run_exlet import RunExlet
 from holdfast.services.send_callbacks import SendCallbacks
 from holdfast.services.steer_jobs import SteerJobs
@@ -143,7 +149,7 @@ def make_parts(settings: Settings) -> Parts:
     settings.state.mkdir(parents=True, exist_ok=True)
     stores = open_stores(settings.store_url)
     store, slips = stores.jobs, stores.slips
-    clock = SystemClock()
+    clock, ids = SystemClock(), RandomIds()
     writer = CheckedWriter(store)
     engine = relay = None
     if settings.temporal:
@@ -165,33 +171,39 @@ def make_parts(settings: Settings) -> Parts:
             troubled=lambda text: log.warning("ends wait", detail=text),
         )
         writer.listeners.append(relay.notice)
-    return Parts(
+    flows = KeepFlows(store, clock)
+    faults = HandleFaults(
+        store,
+        stores.incidents,
+        writer,
+        clock,
+        Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
+        DecideFaults(flows, RuleCache(KeepRules(slips), CelConditions()), settings.free_tries),
+        engine=engine,
+        brakes=LeaseBrakes(slips, KeepStorms(slips, store, clock), clock, ids),
+        troubled=lambda text: log.warning("faults wait", detail=text),
+    )
+    parts = Parts(
         settings=settings,
         store=store,
         pilots=stores.pilots,
         slips=slips,
-        faults=HandleFaults(
-            store,
-            stores.incidents,
-            writer,
-            clock,
-            Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
-            free_tries=settings.free_tries,
-            troubled=lambda text: log.warning("faults wait", detail=text),
-        ),
+        faults=faults,
         incidents=stores.incidents,
         clock=clock,
-        ids=RandomIds(),
+        ids=ids,
         writer=writer,
         identity=SignedIdentity(signing_key(settings.key_file), clock),
         notify=HttpxNotify(settings.callback_hosts),
         staging=Outbound(settings.staging_hosts, setting="staging_hosts"),
         release=ReleaseClaims(store, stores.pilots, writer, clock),
-        flows=KeepFlows(store, clock),
+        flows=flows,
         folder=FlowFolder(settings.flows),
         engine=engine,
         relay=relay,
     )
+    faults.exlets = run_exlet(parts, SteerJobs(store, writer, clock, leave_fault))
+    return parts
 
 
 def run_exlet(parts: Parts, steer: SteerJobs) -> RunExlet:

@@ -12,24 +12,33 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from holdfast.domain.exlets.exlet import Exlet, actions_of, is_one_write
+from holdfast.domain.exlets.exlet_plain import exlet_from_plain
+from holdfast.domain.exlets.exlet_run import RunState, StepState
 from holdfast.domain.faults.attempt_evidence import evidence_of, find_cause
+from holdfast.domain.faults.brakes import Refused as Braked
+from holdfast.domain.faults.brakes import Request, core_seconds
 from holdfast.domain.faults.cause import Finding
 from holdfast.domain.faults.classify import Classifier
 from holdfast.domain.faults.evidence import Evidence
 from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.faults.house_policy import FREE_TRIES, Course, HouseAnswer, carried_out, house_answer
-from holdfast.domain.faults.incident import Decision, Incident, IncidentState, incident_id, standing_of
+from holdfast.domain.faults.house_policy import NEVER, Course, HouseAnswer, carried_out
+from holdfast.domain.faults.incident import CLOSED, Decision, Incident, IncidentState, incident_id, standing_of
+from holdfast.domain.faults.storm import Sign
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.formats.evidence_json import evidence_to_json, finding_to_json
 from holdfast.formats.job_public import job_public
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError, Transient
+from holdfast.ports.exlet_engine import ExletEngine
 from holdfast.ports.incident_store import IncidentStore
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
+from holdfast.services.decide_faults import EXLET, DecideFaults
+from holdfast.services.lease_brakes import LeaseBrakes
+from holdfast.services.run_exlet import RunExlet
 from holdfast.services.write_checked import Settled, Wish, Writer
 
-HOUSE = "house policy"
 BULK = 200
 LOG_KEPT = 8_000
 """Characters of the log that go into the incident; the evidence beside the attempt has more of it."""
@@ -59,7 +68,11 @@ class HandleFaults:
     writer: Writer
     clock: Clock
     classifier: Callable[[], Awaitable[Classifier]]
-    free_tries: Sequence[int] = FREE_TRIES
+    deciding: DecideFaults
+    exlets: RunExlet | None = None
+    engine: ExletEngine | None = None
+    """Where exlets of several steps live; None: this domain runs no cases."""
+    brakes: LeaseBrakes | None = None
     every: float = 2.0
     troubled: Callable[[str], None] = lambda _text: None
     handled: int = 0
@@ -104,6 +117,7 @@ class HandleFaults:
 
     async def _handle(self, faults: Sequence[tuple[Stored, str]]) -> None:
         classifier = await self.classifier()
+        await self.deciding.get_ready()
         now = self.clock.now()
         found: list[_Case] = []
         for stored, log_tail in faults:
@@ -113,19 +127,85 @@ class HandleFaults:
             evidence = evidence_of(document, log_tail)
             finding = find_cause(document, evidence, classifier)
             incident = _incident(document, evidence, finding, now)
-            answer = house_answer(document, finding, self.free_tries)
-            found.append(_Case(document, incident, _decision(incident, answer, now)))
+            decision = await self.deciding.decide(document, evidence, finding, incident, now)
+            found.append(_Case(document, incident, decision))
             await asyncio.sleep(0)  # a log may take a millisecond to read, and others wait for this process
         if not found:
             return
-        await self.incidents.add_incidents(
+        new = await self.incidents.add_incidents(
             [(one.incident, standing_of(one.incident, due=now + 60_000)) for one in found]
         )
+        await self._count([one for one, first in zip(found, new, strict=True) if first])
         agreed = await self._agree(found)
-        answers = await self.writer.write([_wish(one, self.clock.now()) for one in agreed])
-        done = [one for one, answer in zip(agreed, answers, strict=True) if isinstance(answer, Settled | Refused)]
+        house = [one for one in agreed if one.decision.verdict != EXLET]
+        answers = await self.writer.write([_wish(one, self.clock.now()) for one in house])
+        done = [one for one, answer in zip(house, answers, strict=True) if isinstance(answer, Settled | Refused)]
         await self._move(done)
         self.handled += len(done)
+        for one in agreed:
+            if one.decision.verdict == EXLET:
+                await self._act(one)
+                self.handled += 1
+
+    async def _count(self, cases: Sequence[_Case]) -> None:
+        """Faults that rules want to act on may be a storm; each is counted once, before anyone asks to act."""
+        if self.brakes is None:
+            return
+        signs: dict[str, list[Sign]] = {}
+        for one in cases:
+            if one.decision.verdict == EXLET:
+                signs.setdefault(one.incident.tenant, []).append(_sign(one))
+        for tenant, some in signs.items():
+            await self.brakes.storms.notice(tenant, some)
+
+    async def _act(self, one: _Case) -> None:
+        """Carry out what a rule concluded, if the brakes let it; each step takes place once, whoever repeats this."""
+        assert one.decision.exlet is not None  # noqa: S101 - its verdict says so
+        exlet = exlet_from_plain(one.decision.exlet)
+        incident, n = one.incident.id, one.decision.n
+        if self.brakes is not None:
+            (said,) = await self.brakes.permit([_request(one, exlet)])
+            if isinstance(said, Braked):
+                await self._put_off(one, said)
+                return
+        if self.exlets is None:
+            await self._put_off(one, None)
+        elif is_one_write(exlet, of_case=bool(one.incident.case)):
+            end = await self.exlets.do_step(incident, n, 0)
+            state = RunState.COMPLETE if end.state is StepState.DONE else RunState.FAILED
+            await self.exlets.finish(incident, n, state, reason=end.detail)
+            if state is RunState.FAILED:
+                await self._park(one, NEVER)
+        elif self.engine is None:
+            await self._put_off(one, None)
+        else:
+            await self.engine.start_exlet(incident, n, tenant=one.incident.tenant, owner=one.incident.owner)
+            await self._park(one, NEVER)
+            await self._note(one, IncidentState.ACTING, ", ".join(actions_of(exlet.steps)))
+
+    async def _put_off(self, one: _Case, said: Braked | None) -> None:
+        """It is not done now: later by itself, or when a person has looked."""
+        words = "this domain cannot carry it out" if said is None else said.words
+        again = None if said is None else said.again
+        await self._park(one, NEVER if again is None else again)
+        await self._note(one, IncidentState.HELD if again is None else IncidentState.WAITING, words, due=again)
+
+    async def _park(self, one: _Case, until: int) -> None:
+        """The fault is not due before then."""
+        now = self.clock.now()
+
+        def decide(document: JobDocument) -> JobDocument | Refused:
+            if not _stands(one, document):
+                return Refused("the job has moved on")
+            return document if document.not_before == until else document.having(not_before=until, changed=now)
+
+        await self.writer.write([Wish(one.document.id, decide, lambda document: not _stands(one, document))])
+
+    async def _note(self, one: _Case, state: IncidentState, words: str, *, due: int | None = None) -> None:
+        known = (await self.incidents.get_standings([one.incident.id])).get(one.incident.id)
+        if known is not None and known.standing.state not in CLOSED:
+            moved = known.standing.moved(state, now=self.clock.now(), due=due, n=one.decision.n, note=words)
+            await self.incidents.put_standings([(moved, known.version)])
 
     async def _agree(self, cases: Sequence[_Case]) -> list[_Case]:
         """The decisions as they are recorded: ours, or those of whoever was first."""
@@ -155,7 +235,7 @@ class HandleFaults:
 
 def _incident(document: JobDocument, evidence: Evidence, finding: Finding, now: int) -> Incident:
     tie, last = document.tie, document.last
-    case, item = (tie.case, tie.work) if tie is not None else ("", "")
+    case, item = (tie.case, tie.work.rpartition("@")[0]) if tie is not None else ("", "")
     event = last.claim if last is not None else f"lost-{document.releases}"
     told = evidence_to_json(evidence)
     if "log_tail" in told:
@@ -185,27 +265,49 @@ def _incident(document: JobDocument, evidence: Evidence, finding: Finding, now: 
     )
 
 
-def _decision(incident: Incident, answer: HouseAnswer, now: int) -> Decision:
-    detail = {"words": answer.words, "wait": answer.wait, "charged": answer.charged}
-    return Decision(incident.id, 1, incident.tenant, now, answer.course.value, HOUSE, detail=detail)
-
-
 def _answer(decision: Decision) -> HouseAnswer:
     """The house's answer as it was recorded."""
     detail: Mapping[str, Any] = decision.detail
     return HouseAnswer(Course(decision.verdict), detail["words"], detail["wait"], charged=detail["charged"])
 
 
+def _stands(one: _Case, document: JobDocument) -> bool:
+    """It is this very fault, and nobody has answered it."""
+    before = one.document
+    return document.state is State.FAULTED and document.attempt == before.attempt and document.last == before.last
+
+
 def _wish(one: _Case, now: int) -> Wish:
-    last, attempt = one.document.last, one.document.attempt
-
-    def stands(document: JobDocument) -> bool:
-        """It is this very fault, and nobody has answered it."""
-        return document.state is State.FAULTED and document.attempt == attempt and document.last == last
-
     def decide(document: JobDocument) -> JobDocument | Refused:
-        if not stands(document):
+        if not _stands(one, document):
             return Refused("the job has moved on")
         return carried_out(document, _answer(one.decision), now=now, by=one.decision.by)
 
-    return Wish(one.document.id, decide, lambda document: not stands(document))
+    return Wish(one.document.id, decide, lambda document: not _stands(one, document))
+
+
+def _sign(one: _Case) -> Sign:
+    last = one.document.last
+    return Sign(one.incident.cause, host=last.host if last is not None else "")
+
+
+def _request(one: _Case, exlet: Exlet) -> Request:
+    document, last = one.document, one.document.last
+    step = exlet.steps[0]
+    return Request(
+        tenant=document.tenant,
+        owner=document.owner,
+        job=document.id,
+        attempt=document.attempt,
+        sign=_sign(one),
+        action=step.action.value,
+        target=str(getattr(step.do, "target", "")),
+        rule=one.decision.by,
+        core_seconds=core_seconds(
+            document.resources.cpus,
+            expected=document.expected_runtime,
+            past=last.wall if last is not None else None,
+            limit=document.resources.wall,
+        ),
+        decision=one.decision.id,
+    )

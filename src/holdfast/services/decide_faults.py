@@ -1,0 +1,117 @@
+"""Decides what is done about the fault of a job: by a rule, or where none concludes by the house's policy. Nothing is done here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.domain.exlets.exlet import Exlet
+from holdfast.domain.exlets.exlet_check import check_exlet
+from holdfast.domain.exlets.exlet_plain import exlet_as_plain, step_from_plain
+from holdfast.domain.faults.cause import Finding
+from holdfast.domain.faults.evidence import Evidence
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.faults.house_policy import FREE_TRIES, Course, HouseAnswer, house_answer
+from holdfast.domain.faults.incident import Decision, Incident
+from holdfast.domain.jobs.job_document import JobDocument
+from holdfast.domain.rules.condition import Verdict
+from holdfast.domain.rules.context import Context
+from holdfast.domain.rules.fault_context import fault_context
+from holdfast.domain.rules.rule_set import Ruling
+from holdfast.domain.rules.rule_tree import Conclusion
+from holdfast.ports.errors import NotFound
+from holdfast.services.keep_flows import KeepFlows
+from holdfast.services.rule_cache import RuleCache
+
+HOUSE = "house policy"
+EXLET = "exlet"
+"""The verdict of a decision that has an exlet; the house's are those of `Course`."""
+FRESH = 0.5
+"""Seconds that the copy of the rules may be old."""
+
+
+@dataclass(slots=True)
+class DecideFaults:
+    """The service."""
+
+    flows: KeepFlows
+    rules: RuleCache | None = None
+    free_tries: Sequence[int] = FREE_TRIES
+
+    async def get_ready(self) -> None:
+        """Look at the rules, unless that was just done. `Transient` if the store does not answer: nobody decides by half of them."""
+        if self.rules is not None and self.rules.age > FRESH:
+            await self.rules.refresh()
+
+    async def decide(
+        self, document: JobDocument, evidence: Evidence, finding: Finding, incident: Incident, now: int
+    ) -> Decision:
+        """The first decision on an incident."""
+        house = house_answer(document, finding, self.free_tries)
+        if self.rules is None:
+            return _of_house(incident, house, now)
+        flow, task = await self._flow(document), incident.item
+        context = fault_context(document, finding, evidence, flow=flow, task=task, now=now)
+        active, shadow = self.rules.decide(document.tenant, flow, ExceptionType.ABORT, task, context)
+        seen = {"shadow": _shadow(shadow)} if shadow is not None else {}
+        if active.verdict is Verdict.FALSE:
+            return _of_house(incident, house, now, **seen)
+        return _of_rule(incident, active, context, now, **seen)
+
+    async def _flow(self, document: JobDocument) -> str:
+        """The name of the job's flow: rule sets are of all its versions."""
+        if document.tie is None:
+            return ""
+        try:
+            return (await self.flows.plan(document.tenant, document.tie.flow)).flow.name
+        except NotFound:
+            return ""
+
+
+def _of_house(incident: Incident, answer: HouseAnswer, now: int, **more: Any) -> Decision:
+    detail = {"words": answer.words, "wait": answer.wait, "charged": answer.charged} | more
+    return Decision(incident.id, 1, incident.tenant, now, answer.course.value, HOUSE, detail=detail)
+
+
+def _of_rule(incident: Incident, ruling: Ruling, context: Context, now: int, **more: Any) -> Decision:
+    by = ruling.by
+    assert by is not None  # noqa: S101 - it concluded or erred
+    path = [{"rule": one.rule, "verdict": one.verdict.value, "message": one.message} for one in by.walk.path]
+    detail = {"rule_set": str(by.rule_set), "version": by.version, "tree": str(by.key), "path": path} | more
+    if ruling.verdict is Verdict.ERROR:
+        said = f"rule {ruling.flagged} of {by.rule_set} erred ({by.walk.path[-1].message}); nothing acts before someone has looked"
+        return _held(incident, f"{by.rule_set}#{ruling.flagged}", said, detail, now)
+    name = f"{by.rule_set}#{ruling.rule}"
+    exlet = _exlet(ruling.conclusion)
+    if isinstance(exlet, str):
+        return _held(incident, name, exlet, detail, now)
+    detail |= {"words": f"rule {name}"}
+    return Decision(incident.id, 1, incident.tenant, now, EXLET, name, exlet=exlet_as_plain(exlet), detail=detail)
+
+
+def _held(incident: Incident, by: str, words: str, detail: dict[str, Any], now: int) -> Decision:
+    detail |= {"words": words, "wait": 0, "charged": True}
+    return Decision(incident.id, 1, incident.tenant, now, Course.HOLD.value, by, detail=detail)
+
+
+def _exlet(conclusion: Conclusion | None) -> Exlet | str:
+    """What a rule concludes, or why that cannot be done."""
+    if conclusion is None or not conclusion.steps:
+        return f"the exlet {conclusion.exlet if conclusion else ''!r} is not known here; write its steps into the rule"
+    try:
+        exlet = Exlet("in-place", tuple(step_from_plain(one) for one in conclusion.steps))
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        return f"the rule's steps cannot be read: {error}"
+    wrong = [f"{one.where}: {one.message}" for one in check_exlet(exlet, ExceptionType.ABORT)]
+    return f"the rule's steps are wrong: {'; '.join(wrong[:3])}" if wrong else exlet
+
+
+def _shadow(ruling: Ruling) -> dict[str, Any]:
+    """What the rules would have said with those that do not act yet."""
+    by = ruling.by
+    if by is None:
+        return {"verdict": ruling.verdict.value}
+    steps = [dict(one) for one in ruling.conclusion.steps] if ruling.conclusion is not None else []
+    rule = ruling.flagged if ruling.verdict is Verdict.ERROR else ruling.rule
+    return {"verdict": ruling.verdict.value, "rule": f"{by.rule_set}#{rule}", "steps": steps}
