@@ -23,9 +23,11 @@ from typing import Any
 
 from holdfast_pilot import libc
 from holdfast_pilot.clock import steady
+from holdfast_pilot.kernel_kills import oom_kills
 from holdfast_pilot.process_tree import children_of, claim_of
 
 TAIL_BYTES = 8 * 1024
+FAULT_TAIL_BYTES = 16 * 1024  # of a payload that failed: why it did may stand a long trace before the end
 _READ = 65536
 _LEASE_GRACE = 2.0  # a server frees an orphan no sooner than ten seconds after its lease
 _LINGER = 5.0  # how long an end waits for killed members of its group to be gone
@@ -38,6 +40,8 @@ class _Run:
         self.claim: str = request["claim"]
         self.grace: float = request["grace"]
         self.external: bool = request["external"]
+        self.folder: str = request["folder"]
+        self.oom_kills = oom_kills()
         self.log_path: str = request["log"]
         self.log_cap: int = request["log_cap"]
         self.pid = pid
@@ -60,8 +64,8 @@ class _Run:
         room = self.log_cap - self.log_bytes
         self.log_bytes += len(data)
         self.tail += data
-        if len(self.tail) > 2 * TAIL_BYTES:
-            del self.tail[:-TAIL_BYTES]
+        if len(self.tail) > 2 * FAULT_TAIL_BYTES:
+            del self.tail[:-FAULT_TAIL_BYTES]
         if room <= 0:
             return
         # A full disk must not stop the payload: the tail is still there.
@@ -118,6 +122,14 @@ def _send_signal(run: _Run, number: int) -> None:
             os.kill(run.pid, number)
     except OSError:
         pass
+
+
+def _disk_left(folder: str) -> int | None:
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return None
+    return room.f_bavail * room.f_frsize
 
 
 def _offer_to_oom_killer() -> None:
@@ -270,8 +282,18 @@ class Guard:
             "peak_memory": usage.ru_maxrss * 1024,
             "start_error": os.read(run.exec_error, 1000).decode(errors="replace"),
         }
+        if status:
+            run.end["disk_left"] = _disk_left(run.folder)
+            run.end["oom_kills"] = self._oom_kills(run, killed=killed and os.WTERMSIG(status) == signal.SIGKILL)
         run.linger_until = steady() + _LINGER
         self._sweep()
+
+    def _oom_kills(self, run: _Run, *, killed: bool) -> int | None:
+        """The kernel's kills while it ran. They may be a neighbour's, unless it was alone or was killed itself."""
+        count = oom_kills()
+        if count is None or run.oom_kills is None or not (killed or len(self._runs) == 1):
+            return None
+        return max(0, count - run.oom_kills)
 
     def _finish_if_gone(self, run: _Run) -> None:
         """Tell the end once nothing of the payload can still write, or after a bounded wait."""
@@ -283,7 +305,8 @@ class Guard:
         if run.output >= 0:
             self._selector.unregister(run.output)
         run.end["stopped_for"] = run.stopped_for
-        run.end["log_tail"] = bytes(run.tail[-TAIL_BYTES:]).decode(errors="replace")
+        well = run.end["exit_code"] == 0 and not run.stopped_for
+        run.end["log_tail"] = bytes(run.tail[-(TAIL_BYTES if well else FAULT_TAIL_BYTES) :]).decode(errors="replace")
         run.end["log_bytes"] = run.log_bytes
         run.close()
         del self._runs[run.pid]

@@ -120,6 +120,8 @@ class Outcome:
     wall: float = 0.0
     cpu: float = 0.0
     peak_memory: int = 0
+    oom_kills: int | None = None  # the kernel's kills for memory while it ran; nothing if it cannot be known
+    disk_left: int | None = None  # where it ran, when it failed
     log_tail: str = ""
     log_bytes: int = 0
     stopped_for: str = ""  # why the pilot stopped it; empty when it ended by itself

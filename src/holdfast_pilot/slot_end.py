@@ -58,6 +58,9 @@ def make_end(
         "manifest": manifest,
         "host": host,
     }
+    if not ok:
+        seen = {"oom_kills": outcome.oom_kills, "disk_left": outcome.disk_left}
+        document.update({name: value for name, value in seen.items() if value is not None})
     if result is not None:
         document["result"] = result
     return document

@@ -78,6 +78,8 @@ def test_exit_codes_and_signals_are_told_apart(server: FakeServer, pilot: StartP
     pilot()
     end = server.end_of(failing)
     assert (end["outcome"], end["reason"], end["exit_code"], end["signal"]) == ("fault", "exit", 9, None)
+    assert end["disk_left"] > 0
+    assert end.get("oom_kills", 0) == 0
     assert end["log_tail"] == "no luck\n"
     end = server.end_of(killed)
     assert (end["reason"], end["exit_code"], end["signal"]) == ("signal", None, signal.SIGSEGV)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from holdfast.domain.faults.redaction import redacted
 from holdfast.domain.jobs.claim import Applied, Repeated, end, leave_fault
 from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, State
 from holdfast.domain.jobs.lifecycle import Refused
@@ -224,7 +225,9 @@ def _record(one: _Asked, kind: str, now: int, why: str = "") -> Record:
     token = report.ending.token
     body: dict[str, object] = {"ending": ending_to_json(report.ending), "pilot": one.pilot}
     if report.log_tail:
-        body |= {"log_tail": report.log_tail, "log_bytes": report.log_bytes}
+        # What others may read as evidence has no secrets in it; what went well is its owner's log, as it was printed.
+        tail = report.log_tail if kind == "log" else redacted(report.log_tail)
+        body |= {"log_tail": tail, "log_bytes": report.log_bytes}
     if why:
         body["why"] = why
     # The teller is part of the name: what someone else says of the same claim must not stand in its way.

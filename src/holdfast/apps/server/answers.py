@@ -61,6 +61,8 @@ class EndingOut(Out):
     wall: float | None = None
     cpu: float | None = None
     peak_memory: int | None = None
+    oom_kills: int | None = None
+    disk_left: int | None = None
     result: str | None = None
     manifest: ManifestOut | None = None
 

@@ -160,6 +160,8 @@ class EndIn(Model):
     wall: float | None = Field(default=None, ge=0, le=1e12)
     cpu: float | None = Field(default=None, ge=0, le=1e12)
     peak_memory: int | None = Field(default=None, ge=0, le=INT64)
+    oom_kills: int | None = Field(default=None, ge=0, le=INT64)
+    disk_left: int | None = Field(default=None, ge=0, le=INT64)
     log_tail: Annotated[str, Field(max_length=65_536)] = ""
     log_bytes: int = Field(default=0, ge=0, le=INT64)
     manifest: ManifestIn | None = None

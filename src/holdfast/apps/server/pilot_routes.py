@@ -220,6 +220,8 @@ def _report(end: EndIn) -> EndReport:
         wall=end.wall,
         cpu=end.cpu,
         peak_memory=end.peak_memory,
+        oom_kills=end.oom_kills,
+        disk_left=end.disk_left,
         host=end.host,
         manifest=Manifest(manifest.path, manifest.sha256, manifest.files, manifest.bytes) if manifest else None,
         result=end.result,

@@ -66,6 +66,8 @@ def evidence_of(document: JobDocument, log_tail: str) -> Evidence:
         log_tail=redacted_lines(bounded_lines(log_tail)),
         peak_memory=last.peak_memory,
         memory_limit=needs.memory or None,
+        oom_kills=last.oom_kills,
+        disk_left=last.disk_left,
         wall_time=last.wall,
         time_limit=needs.wall,
         node=last.host,

@@ -103,6 +103,10 @@ class Ending:
     manifest: Manifest | None = None
     result: str | None = None
     """What a function gave back or raised, as JSON, when it is small; Holdfast itself never reads it."""
+    oom_kills: int | None = None
+    """How often the kernel killed for memory while it ran."""
+    disk_left: int | None = None
+    """Bytes that were left where it ran, when it failed."""
 
 
 class Transition(NamedTuple):
