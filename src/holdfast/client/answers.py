@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 FINAL = frozenset({"completed", "forced_complete", "failed", "cancelled"})
 """States that no job leaves."""
@@ -257,4 +257,39 @@ class HistoryPage(NamedTuple):
     """Some of what happened, the oldest first, and where to go on; no cursor: this was the last."""
 
     history: list[Happening]
+    cursor: str | None
+
+
+class Incident(TypedDict):
+    """Something that went wrong, and where it stands."""
+
+    id: str
+    owner: str
+    type: str
+    at: str
+    state: str
+    due: str | None
+    cause: str
+    flow: str
+    case: str
+    item: str
+    job: str
+    group: str
+    note: str
+
+
+class IncidentWhole(Incident):
+    """An incident with everything it was decided by, what was decided and what was done."""
+
+    attempt: int
+    engine: str
+    context: dict[str, Any]
+    decisions: list[dict[str, Any]]
+    steps: list[dict[str, Any]]
+
+
+class IncidentPage(NamedTuple):
+    """Some incidents, and where to go on."""
+
+    incidents: list[Incident]
     cursor: str | None

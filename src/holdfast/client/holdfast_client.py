@@ -12,12 +12,14 @@ from typing import Self, TypeVar
 
 import httpx
 
-from holdfast.client import calls, case_calls
+from holdfast.client import calls, case_calls, incident_calls
 from holdfast.client.answers import (
     Accepted,
     CasePage,
     CaseWhole,
     HistoryPage,
+    IncidentPage,
+    IncidentWhole,
     Job,
     NewJob,
     Page,
@@ -232,6 +234,14 @@ class HoldfastClient:
 
     def history(self, case: str, *, limit: int | None = None, cursor: str | None = None) -> HistoryPage:
         return self.send(case_calls.history(case, limit=limit, cursor=cursor))
+
+    def find_incidents(
+        self, filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
+    ) -> IncidentPage:
+        return self.send(incident_calls.find_incidents(filters, limit=limit, cursor=cursor))
+
+    def incident(self, name: str) -> IncidentWhole:
+        return self.send(incident_calls.incident(name))
 
     def verb(self, case: str, kind: str, *, item: str = "", key: str | None = None, **more: object) -> Json:
         """Steer a case or one of its items; see the HTTP interface."""

@@ -13,8 +13,10 @@ from holdfast.apps.cli.cases import cases
 from holdfast.apps.cli.check import check
 from holdfast.apps.cli.classify import classify
 from holdfast.apps.cli.describe import describe
+from holdfast.apps.cli.explain import explain
 from holdfast.apps.cli.graph import graph
 from holdfast.apps.cli.history import history
+from holdfast.apps.cli.inbox import inbox
 from holdfast.apps.cli.installation import alerts, config, events, link, pilots, status
 from holdfast.apps.cli.jobs import jobs
 from holdfast.apps.cli.logs import logs
@@ -40,7 +42,7 @@ _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     JOBS: (queue, jobs, describe, story, logs, wait),
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
     FLOWS: (run, watch, cases, history, graph, check),
-    FAULTS: (classify, packs),
+    FAULTS: (inbox, explain, classify, packs),
     LOOK: (pilots, alerts, events, status, link, config),
 }
 for panel, functions in _ROOMS.items():

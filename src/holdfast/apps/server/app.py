@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from holdfast.adapters.prometheus.metrics import Metrics
 from holdfast.apps.server import (
     case_routes,
+    incident_routes,
     job_routes,
     page_routes,
     pilot_routes,
@@ -66,6 +67,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(job_routes.router)
     app.include_router(case_routes.router)
     app.include_router(place_routes.router)
+    app.include_router(incident_routes.router)
     app.include_router(pilot_routes.router)
     app.include_router(watch_routes.router)
     app.include_router(page_routes.router)

@@ -1,0 +1,102 @@
+"""`holdfast explain`: why a job failed, what was decided about it and by what, and what came of it, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+from holdfast.apps.cli import neutral
+from holdfast.apps.cli.amounts import lasting, moment, size
+from holdfast.apps.cli.describe import JOB
+from holdfast.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.client.answers import IncidentWhole, Job
+
+MOST = 20
+_RETRY = {
+    "same": "Trying it again as it is may help.",
+    "changed": "Trying it again helps only if something is changed.",
+    "elsewhere": "Trying it again elsewhere may help.",
+    "no": "Trying it again will not help.",
+}
+
+
+def explain(session: Session, job: Annotated[str, JOB]) -> None:
+    """Say why a job failed, what was decided about it and why, and what came of it.
+
+    holdfast explain 4f1c9d2a
+    """
+    name = session.job(job)
+    found = session.client.job(name)
+    page = session.client.find_incidents({"job": name}, limit=MOST)
+    whole = [session.client.incident(one["id"]) for one in reversed(page.incidents)]
+    if session.out.as_json:
+        session.out.document({"job": found, "incidents": whole})
+        return
+    for line in told(found, whole, session.out.paint):
+        session.out.data(line)
+    if page.cursor is not None:
+        session.out.say(f"These are the last {MOST}.")
+
+
+def told(job: Job, incidents: list[IncidentWhole], paint: Callable[..., str]) -> Iterator[str]:
+    """The lines of an explanation."""
+    yield paint(neutral.line(job["name"]), "bold") + neutral.line(
+        f" of {job['owner']} is {job['state'].replace('_', ' ')}"
+    )
+    yield paint(job["id"], "dim")
+    if not incidents:
+        yield ""
+        yield "Nothing went wrong with it, as far as is known."
+    for one in incidents:
+        yield ""
+        yield from _incident(one, paint)
+
+
+def _incident(one: IncidentWhole, paint: Callable[..., str]) -> Iterator[str]:
+    finding: dict[str, Any] = one["context"].get("finding", {})
+    evidence: dict[str, Any] = one["context"].get("evidence", {})
+    yield paint(f"Attempt {one['attempt']}, {moment(one['at'])}", "bold")
+    yield f"  Seen      {neutral.line(_seen(evidence))}"
+    sure = f"{100 * float(finding.get('confidence', 0)):.0f} % sure"
+    yield f"  Cause     {paint(one['cause'], 'yellow')} ({sure}). {neutral.line(str(finding.get('words', '')))}"
+    for line in finding.get("lines", [])[:3]:
+        yield "            " + paint(neutral.line(f"| {line}"[:200]), "dim")
+    if finding.get("advice"):
+        yield f"            {neutral.line(str(finding['advice']))} {_RETRY.get(str(finding.get('retry')), '')}"
+    for decision in one["decisions"]:
+        detail = decision["detail"]
+        yield f"  Decided   {_verdict(decision)}, by {neutral.line(decision['by'])}: {neutral.line(str(detail.get('words', '')))}"
+        for step in detail.get("path", [])[1:]:
+            yield f"            rule {neutral.line(step['rule'])}: {step['verdict']}{neutral.line(' — ' + step['message'] if step['message'] else '')}"
+        shadow = detail.get("shadow")
+        if isinstance(shadow, dict) and shadow.get("rule"):
+            yield f"            {neutral.line(shadow['rule'])} does not act yet; it would have said otherwise"
+    for step in one["steps"]:
+        yield f"  Done      {step['action']}: {step['state']}{neutral.line(' — ' + step['detail'] if step['detail'] else '')}"
+    note = f": {neutral.line(one['note'])}" if one["note"] else ""
+    yield f"  Stands    {paint(one['state'], 'red' if one['state'] in {'held', 'failed'} else 'green')}{note}"
+
+
+def _verdict(decision: dict[str, Any]) -> str:
+    if decision["exlet"] is None:
+        return str(decision["verdict"])
+    return ", ".join(str(one.get("action", "")) for one in decision["exlet"].get("steps", []))
+
+
+def _seen(evidence: dict[str, Any]) -> str:
+    parts = []
+    if evidence.get("exit_code") is not None:
+        parts.append(f"exit code {evidence['exit_code']}")
+    if evidence.get("signal") is not None:
+        parts.append(f"signal {evidence['signal']}")
+    if evidence.get("wall_time") is not None:
+        limit = f" of {lasting(evidence['time_limit'])}" if evidence.get("time_limit") else ""
+        parts.append(f"after {lasting(evidence['wall_time'])}{limit}")
+    if evidence.get("peak_memory"):
+        limit = f" of {size(evidence['memory_limit'])}" if evidence.get("memory_limit") else ""
+        parts.append(f"memory {size(evidence['peak_memory'])}{limit}")
+    if evidence.get("node"):
+        parts.append(f"on {evidence['node']}")
+    return ", ".join(parts) or "nothing but that its pilot was lost"

@@ -1,0 +1,93 @@
+"""`holdfast inbox`: what waits for a person, grouped by cause and owner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.apps.cli.amounts import moment
+from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.queue import whoami
+from holdfast.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.client.answers import Incident
+
+PAGE = 1000
+WAITING = "held"
+
+
+def inbox(
+    session: Session,
+    cause: Annotated[str | None, typer.Option(metavar="CAUSE", help="Of this cause: memory, node, …")] = None,
+    owner: Annotated[str | None, typer.Option("--owner", "-u", metavar="NAME", help="Of this owner.")] = None,
+    me: Annotated[bool, typer.Option("--me", help="Your own.")] = False,
+    state: Annotated[
+        str, typer.Option("--state", "-t", metavar="STATE", help="held, or others with commas between.")
+    ] = WAITING,
+    each: Annotated[bool, typer.Option("--each", help="One line an incident, not a group.")] = False,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many incidents.")] = 1000,
+) -> None:
+    """List what waits for a person, grouped by cause and owner.
+
+    holdfast inbox --me
+    """
+    wanted: dict[str, Any] = {"state": state, "cause": cause, "owner": whoami(session) if me else owner}
+    found, more = _found(session, {key: value for key, value in wanted.items() if value}, limit)
+    if session.out.as_json:
+        session.out.document({"incidents": found})
+        return
+    lines = _each(session, found) if each else _groups(session, found)
+    for line in lines:
+        session.out.data(line)
+    if not found:
+        session.out.say("Nothing waits for a person.")
+    elif more:
+        session.out.say(f"These are the newest {len(found):,}; --cause, -u and --limit choose others.")
+    else:
+        session.out.say("holdfast explain JOB says why; holdfast retry JOB tries it again.")
+
+
+def _found(session: Session, filters: dict[str, Any], limit: int) -> tuple[list[Incident], bool]:
+    found: list[Incident] = []
+    cursor: str | None = None
+    while True:
+        page = session.client.find_incidents(filters, limit=min(PAGE, limit - len(found)), cursor=cursor)
+        found += page.incidents
+        cursor = page.cursor
+        if cursor is None or len(found) >= limit:
+            return found, cursor is not None
+
+
+def _groups(session: Session, found: list[Incident]) -> list[str]:
+    groups: dict[tuple[str, str], list[Incident]] = {}
+    for one in found:
+        groups.setdefault((one["cause"], one["owner"]), []).append(one)
+    rows = [
+        [
+            cause,
+            owner,
+            f"{len(ones):,}",
+            moment(ones[0]["at"]),
+            ones[0]["job"][:8] or ones[0]["case"][:8],
+            ones[0]["note"],
+        ]
+        for (cause, owner), ones in sorted(groups.items(), key=lambda one: -len(one[1]))
+    ]
+    columns = [
+        Column("CAUSE"), Column("OWNER", widest=20), Column("NUMBER", right=True), Column("NEWEST"), Column("SUCH AS"),
+        Column("WHY", widest=60),
+    ]  # fmt: skip
+    return list(table(columns, rows, paint=session.out.paint)) if rows else []
+
+
+def _each(session: Session, found: list[Incident]) -> list[str]:
+    rows = [
+        [one["id"][:8], one["cause"], one["owner"], moment(one["at"]), one["job"][:8] or one["case"][:8], one["note"]]
+        for one in found
+    ]
+    columns = [
+        Column("INCIDENT"), Column("CAUSE"), Column("OWNER", widest=20), Column("AT"), Column("JOB"), Column("WHY", widest=60),
+    ]  # fmt: skip
+    return list(table(columns, rows, paint=session.out.paint)) if rows else []

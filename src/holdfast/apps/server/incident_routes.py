@@ -1,0 +1,133 @@
+"""Incidents: what went wrong, what was decided on it, and what was done."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from holdfast.apps.server.answers import Out, Time, errors
+from holdfast.apps.server.desk import TheDesk, Viewer
+from holdfast.apps.server.job_routes import json_answer
+from holdfast.apps.server.problems import Problem
+from holdfast.domain.faults.incident import Decision, IncidentState
+from holdfast.formats.incident_public import incident_public, standing_public
+from holdfast.ports.errors import Permanent
+from holdfast.ports.incident_store import IncidentQuery
+
+router = APIRouter(prefix="/v1", tags=["incidents"])
+MOST = 50
+"""Decisions that are shown of one incident."""
+Word = Annotated[str, Query(max_length=200)]
+
+
+class IncidentOut(Out):
+    id: str
+    owner: str
+    type: str
+    at: Time
+    state: str
+    due: Time | None
+    cause: str
+    flow: str
+    case: str
+    item: str
+    job: str
+    group: str
+    note: str
+
+
+class IncidentsOut(Out):
+    incidents: list[IncidentOut]
+    cursor: str | None
+
+
+class IncidentCountsOut(Out):
+    counts: dict[str, int]
+
+
+class DecisionOut(Out):
+    n: int
+    at: Time
+    verdict: str
+    by: str
+    exlet: dict[str, Any] | None
+    detail: dict[str, Any]
+
+
+class StepOut(Out):
+    n: int
+    step: int
+    action: str
+    at: Time
+    state: str
+    detail: str
+
+
+class IncidentWholeOut(IncidentOut):
+    attempt: int
+    engine: str
+    context: dict[str, Any]
+    """The evidence without secrets, the cause with what decided it, and the job as it was then."""
+    decisions: list[DecisionOut]
+    steps: list[StepOut]
+
+
+def _query(tenant: str, state: str, **wanted: str) -> IncidentQuery:
+    try:
+        states = frozenset(IncidentState(one) for one in state.split(",") if one)
+    except ValueError:
+        known = ", ".join(one.value for one in IncidentState)
+        raise Problem(400, f"{state!r} is no state of an incident; there are {known}") from None
+    return IncidentQuery(tenant, states=states, **{name: value for name, value in wanted.items() if value})  # type: ignore[arg-type]
+
+
+@router.get("/incidents", response_model=IncidentsOut, responses=errors(400))
+async def find_incidents(
+    desk: TheDesk,
+    who: Viewer,
+    state: Annotated[str, Query(max_length=200, description="One or several with commas between: held, open, …")] = "",
+    cause: Word = "",
+    owner: Word = "",
+    flow: Word = "",
+    case: Word = "",
+    job: Word = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[str | None, Query(max_length=4000)] = None,
+) -> Response:
+    """Find incidents, the newest first."""
+    query = _query(who.tenant, state, cause=cause, owner=owner, flow=flow, case=case, job=job)
+    try:
+        page = await desk.services.parts.incidents.find(query, limit=limit, cursor=cursor)
+    except Permanent as error:
+        raise Problem(400, str(error)) from error
+    shown = [standing_public(one.standing) for one in page.found]
+    return json_answer({"incidents": shown, "cursor": page.cursor})
+
+
+@router.get("/incidents/counts", response_model=IncidentCountsOut, responses=errors(400))
+async def count_incidents(
+    desk: TheDesk,
+    who: Viewer,
+    by: Literal["cause", "owner", "state", "flow", "kind", "group"] = "cause",
+    state: Annotated[str, Query(max_length=200)] = "",
+    owner: Word = "",
+) -> Response:
+    """How many incidents there are of each kind."""
+    counts = await desk.services.parts.incidents.count(_query(who.tenant, state, owner=owner), by=by)
+    return json_answer({"counts": dict(counts)})
+
+
+@router.get("/incidents/{incident}", response_model=IncidentWholeOut, responses=errors(404))
+async def read_incident(desk: TheDesk, who: Viewer, incident: str) -> Response:
+    """One incident: its evidence, its cause, what was decided and by which rule, and every step that was done."""
+    incidents = desk.services.parts.incidents
+    found = (await incidents.get_incidents([incident])).get(incident)
+    standing = (await incidents.get_standings([incident])).get(incident)
+    if found is None or standing is None or found.tenant != who.tenant:
+        raise Problem(404, "there is no such incident")
+    decisions: list[Decision] = []
+    # One by one, since a search may not know the newest yet.
+    while len(decisions) < MOST and (one := await incidents.get_decision(incident, len(decisions) + 1)) is not None:
+        decisions.append(one)
+    return json_answer(incident_public(found, standing.standing, decisions, await incidents.steps(incident)))

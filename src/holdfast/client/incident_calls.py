@@ -1,0 +1,29 @@
+"""The calls for incidents, as values; see `calls`."""
+
+from __future__ import annotations
+
+from typing import cast
+from urllib.parse import quote
+
+import httpx
+
+from holdfast.client.answers import Incident, IncidentPage, IncidentWhole
+from holdfast.client.calls import Call, Filters, document, query_of
+
+
+def find_incidents(
+    filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
+) -> Call[IncidentPage]:
+    query = query_of(filters or {})
+    query += [(name, str(value)) for name, value in (("limit", limit), ("cursor", cursor)) if value is not None]
+
+    def read(answer: httpx.Response) -> IncidentPage:
+        whole = document(answer)
+        return IncidentPage(cast(list[Incident], whole.get("incidents", [])), whole.get("cursor"))
+
+    return Call("GET", "/v1/incidents", read, query)
+
+
+def incident(name: str) -> Call[IncidentWhole]:
+    place = f"/v1/incidents/{quote(name, safe='')}"
+    return Call("GET", place, lambda answer: cast(IncidentWhole, document(answer)))
