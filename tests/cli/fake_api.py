@@ -133,6 +133,8 @@ class FakeApi:
     specification: dict[str, Any] = field(default_factory=lambda: {"name": "align", "command": ["./align", "a b"]})
     pilots: list[dict[str, Any]] = field(default_factory=list)
     alerts: list[dict[str, Any]] = field(default_factory=list)
+    brakes: dict[str, Any] = field(default_factory=lambda: {"stops": [], "groups": [], "limits": []})
+    audit: list[dict[str, Any]] = field(default_factory=list)
     streams: list[list[bytes]] = field(default_factory=list)
     """What each stream that is opened says before it ends."""
     troubles: list[Trouble] = field(default_factory=list)
@@ -185,6 +187,19 @@ class FakeApi:
                 return 200, {"pilots": [one for one in self.pilots if not wanted or one["state"] in wanted]}
             case ("POST", ["logins"]):
                 return 201, {"url": f"{self.url}/login?once=abc", "expires": "2026-05-01T10:10:00.000Z"}
+            case ("GET", ["brakes"]):
+                return 200, self.brakes
+            case ("POST", ["brakes", "groups"]):
+                return 200, self.brakes["groups"][0]
+            case ("POST", ["brakes", what]):
+                stop = {"everywhere": asked.body["everywhere"], "by": "alice", "why": asked.body["reason"]}
+                self.brakes["stops"] = [stop | {"at": "2026-05-01T10:00:00.000Z"}] if what == "stop" else []
+                return 200, {"stops": self.brakes["stops"]}
+            case ("GET", ["audit"]):
+                first, many = (int(asked.query.get(name, ["1"])[0]) for name in ("start", "limit"))
+                last = self.audit[-1] if self.audit else {"number": 0, "hash": "0" * 64}
+                found = [one for one in self.audit if one["number"] >= first][: min(many, 3)]
+                return 200, {"entries": found, "head": {"number": last["number"], "hash": last["hash"]}}
             case ("GET", ["alerts"]):
                 return 200, {"alerts": self.alerts}
             case ("GET", ["status"]):

@@ -11,6 +11,9 @@ from typing import Annotated
 from platformdirs import user_cache_path, user_state_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from holdfast.domain.faults.brakes import CORE_HOUR, BrakePolicy
+from holdfast.domain.faults.rate_limit import DAY, MINUTE, Limit
+from holdfast.domain.faults.storm import StormPolicy
 from holdfast.ports.errors import Permanent
 
 _LISTS = frozenset({"callback_hosts", "flow_files", "free_tries", "outputs", "staging_hosts"})
@@ -77,6 +80,44 @@ class Settings(BaseModel):
     """Events after which a case or shard goes on in a new run."""
     look_after: float = Field(default=600.0, gt=0)
     """Seconds without news after which a case or shard looks itself how its jobs stand."""
+
+    house_tenant: str = "default"
+    """The tenant whose administrators may stop the acts of rules in all tenants."""
+    brake_acts: int = Field(default=2_000, ge=0)
+    """Acts of rules on faults in any ten minutes, in all tenants together."""
+    brake_owner_acts: int = Field(default=500, ge=0)
+    """The same on jobs of one owner."""
+    brake_site_acts: int = Field(default=1_000, ge=0)
+    """The same on one site."""
+    brake_rule_acts: int = Field(default=500, ge=0)
+    """The same by one rule."""
+    brake_tenant_hours: int = Field(default=10_000, ge=0)
+    """Core-hours that retries of one tenant's jobs may cost in any 24 hours."""
+    brake_owner_hours: int = Field(default=2_000, ge=0)
+    """The same for one owner."""
+    brake_depth: int = Field(default=8, ge=1)
+    """Acts of rules that may follow one from the other."""
+    brake_by_rule: int = Field(default=5, ge=1)
+    """Acts of one rule on one job."""
+    storm_faults: int = Field(default=50, ge=2)
+    """Faults of one cause, site or host in five minutes that are a storm, if they are also five times what is usual."""
+
+    @property
+    def brakes(self) -> BrakePolicy:
+        return BrakePolicy(
+            all_acts=Limit(self.brake_acts, 10 * MINUTE),
+            owner_acts=Limit(self.brake_owner_acts, 10 * MINUTE),
+            site_acts=Limit(self.brake_site_acts, 10 * MINUTE),
+            rule_acts=Limit(self.brake_rule_acts, 10 * MINUTE),
+            tenant_hours=Limit(self.brake_tenant_hours * CORE_HOUR, DAY),
+            owner_hours=Limit(self.brake_owner_hours * CORE_HOUR, DAY),
+            max_depth=self.brake_depth,
+            max_by_rule=self.brake_by_rule,
+        )
+
+    @property
+    def storms(self) -> StormPolicy:
+        return StormPolicy(least=self.storm_faults)
 
     @property
     def cache(self) -> Path:

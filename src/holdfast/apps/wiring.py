@@ -26,6 +26,7 @@ from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.settings import Settings
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.domain.jobs.outbound import Outbound
+from holdfast.ports.audit import AuditStore
 from holdfast.ports.errors import Permanent, Transient
 from holdfast.ports.identity import Identity
 from holdfast.ports.incident_store import IncidentStore
@@ -42,11 +43,13 @@ from holdfast.services.flow_ends import FlowEnds
 from holdfast.services.follow_jobs import FollowJobs
 from holdfast.services.handle_faults import HandleFaults
 from holdfast.services.hold_channels import HoldChannels
+from holdfast.services.keep_audit import KeepAudit
 from holdfast.services.keep_beats import KeepBeats
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_listings import KeepListings
 from holdfast.services.keep_rules import KeepRules
+from holdfast.services.keep_stops import KeepStops
 from holdfast.services.keep_storms import KeepStorms
 from holdfast.services.lease_brakes import LeaseBrakes
 from holdfast.services.mend_jobs import MendJobs
@@ -79,12 +82,14 @@ class Stores(NamedTuple):
     pilots: PilotStore
     slips: SlipStore
     incidents: IncidentStore
+    audit: AuditStore
 
 
 def open_stores(url: str) -> Stores:
     """The stores that a URL names, not yet connected. Each kind takes a second to import, so a process pays for its own only."""
     scheme = url.split(":", 1)[0].split("+")[0]
     if scheme in ("sqlite", "postgresql"):
+        from holdfast.adapters.sql.audit import SqlAuditStore
         from holdfast.adapters.sql.incident_store import SqlIncidentStore
         from holdfast.adapters.sql.job_store import SqlJobStore
         from holdfast.adapters.sql.pilot_store import SqlPilotStore
@@ -92,8 +97,9 @@ def open_stores(url: str) -> Stores:
 
         sql = SqlJobStore(url)
         base = sql.database
-        return Stores(sql, SqlPilotStore(base), SqlSlipStore(base), SqlIncidentStore(base))
+        return Stores(sql, SqlPilotStore(base), SqlSlipStore(base), SqlIncidentStore(base), SqlAuditStore(base))
     if scheme in ("opensearch", "opensearch+https", "opensearch+http"):
+        from holdfast.adapters.opensearch.audit import OpenSearchAuditStore
         from holdfast.adapters.opensearch.incident_store import OpenSearchIncidentStore
         from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
         from holdfast.adapters.opensearch.pilot_store import OpenSearchPilotStore
@@ -113,7 +119,11 @@ def open_stores(url: str) -> Stores:
         )
         cluster = search.cluster
         return Stores(
-            search, OpenSearchPilotStore(cluster), OpenSearchSlipStore(cluster), OpenSearchIncidentStore(cluster)
+            search,
+            OpenSearchPilotStore(cluster),
+            OpenSearchSlipStore(cluster),
+            OpenSearchIncidentStore(cluster),
+            OpenSearchAuditStore(cluster),
         )
     raise Permanent(
         f"store {scheme}:… is not known; use sqlite:///FILE, postgresql://… or opensearch://HOST:PORT/PREFIX"
@@ -136,6 +146,9 @@ class Parts:
     identity: Identity
     notify: Notify
     staging: Outbound
+    audit: KeepAudit
+    stops: KeepStops
+    brakes: LeaseBrakes
     release: ReleaseClaims
     flows: KeepFlows
     folder: FlowFolder
@@ -172,6 +185,7 @@ def make_parts(settings: Settings) -> Parts:
         )
         writer.listeners.append(relay.notice)
     flows = KeepFlows(store, clock)
+    brakes = LeaseBrakes(slips, KeepStorms(slips, store, clock, settings.storms), clock, ids, settings.brakes)
     faults = HandleFaults(
         store,
         stores.incidents,
@@ -180,7 +194,7 @@ def make_parts(settings: Settings) -> Parts:
         Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
         DecideFaults(flows, RuleCache(KeepRules(slips), CelConditions()), settings.free_tries),
         engine=engine,
-        brakes=LeaseBrakes(slips, KeepStorms(slips, store, clock), clock, ids),
+        brakes=brakes,
         troubled=lambda text: log.warning("faults wait", detail=text),
     )
     parts = Parts(
@@ -196,6 +210,12 @@ def make_parts(settings: Settings) -> Parts:
         identity=SignedIdentity(signing_key(settings.key_file), clock),
         notify=HttpxNotify(settings.callback_hosts),
         staging=Outbound(settings.staging_hosts, setting="staging_hosts"),
+        # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.
+        audit=KeepAudit(
+            stores.audit, clock, ids, lambda tenant, head: log.info("audit", tenant=tenant, **head._asdict())
+        ),
+        stops=KeepStops(slips, clock),
+        brakes=brakes,
         release=ReleaseClaims(store, stores.pilots, writer, clock),
         flows=flows,
         folder=FlowFolder(settings.flows),

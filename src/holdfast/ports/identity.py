@@ -13,6 +13,8 @@ class Role(StrEnum):
     VIEWER = "viewer"
     SUBMITTER = "submitter"
     OPERATOR = "operator"
+    APPROVER = "approver"
+    """Agree to what another person asks for, where one person alone is not enough."""
     ADMINISTRATOR = "administrator"
     ENROL = "enrol"
     """Register a pilot, and nothing else."""
@@ -23,7 +25,10 @@ IMPLIED: dict[Role, frozenset[Role]] = {
     Role.VIEWER: frozenset({Role.VIEWER}),
     Role.SUBMITTER: frozenset({Role.SUBMITTER, Role.VIEWER}),
     Role.OPERATOR: frozenset({Role.OPERATOR, Role.SUBMITTER, Role.VIEWER}),
-    Role.ADMINISTRATOR: frozenset({Role.ADMINISTRATOR, Role.OPERATOR, Role.SUBMITTER, Role.VIEWER, Role.ENROL}),
+    Role.APPROVER: frozenset({Role.APPROVER, Role.VIEWER}),
+    Role.ADMINISTRATOR: frozenset(
+        {Role.ADMINISTRATOR, Role.APPROVER, Role.OPERATOR, Role.SUBMITTER, Role.VIEWER, Role.ENROL}
+    ),
     Role.ENROL: frozenset({Role.ENROL}),
     Role.PILOT: frozenset({Role.PILOT}),
 }

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import typer
 
+from holdfast.apps.cli.audit import audit
+from holdfast.apps.cli.brake import brake
 from holdfast.apps.cli.cases import cases
 from holdfast.apps.cli.check import check
 from holdfast.apps.cli.classify import classify
@@ -43,7 +45,7 @@ _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
     FLOWS: (run, watch, cases, history, graph, check),
     FAULTS: (inbox, explain, classify, packs),
-    LOOK: (pilots, alerts, events, status, link, config),
+    LOOK: (pilots, alerts, events, status, brake, audit, link, config),
 }
 for panel, functions in _ROOMS.items():
     for function in functions:

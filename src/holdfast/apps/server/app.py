@@ -14,6 +14,8 @@ from fastapi import FastAPI
 
 from holdfast.adapters.prometheus.metrics import Metrics
 from holdfast.apps.server import (
+    audit_routes,
+    brake_routes,
     case_routes,
     incident_routes,
     job_routes,
@@ -66,6 +68,8 @@ def make_app(services: ServerParts) -> FastAPI:
     problems.install(app)
     app.include_router(job_routes.router)
     app.include_router(case_routes.router)
+    app.include_router(brake_routes.router)
+    app.include_router(audit_routes.router)
     app.include_router(place_routes.router)
     app.include_router(incident_routes.router)
     app.include_router(pilot_routes.router)

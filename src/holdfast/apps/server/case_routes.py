@@ -262,6 +262,7 @@ async def read_flow(desk: TheDesk, who: Viewer, version: str) -> Response:
 async def suspend_flow(desk: TheDesk, who: Operator, version: str) -> Response:
     """Hold all cases of a flow, those that start later too, by one write; what runs may end."""
     await desk.services.parts.flows.plan(who.tenant, _version(version))
+    await desk.note(who, "flow.suspend", version)
     return json_answer(_gate(await desk.services.gates.suspend(who.tenant, version, who.subject)))
 
 
@@ -270,6 +271,7 @@ async def continue_flow(desk: TheDesk, who: Operator, version: str, body: Contin
     """Take a hold on all cases of a flow away."""
     await desk.services.parts.flows.plan(who.tenant, _version(version))
     holder = (body.holder if body else None) or who.subject
+    await desk.note(who, "flow.continue", version, holder=holder)
     return json_answer(_gate(await desk.services.gates.let_go(who.tenant, version, holder)))
 
 
@@ -278,6 +280,7 @@ async def send_flow_verb(desk: TheDesk, who: Operator, version: str, body: FlowV
     """Steer all cases of a flow. Suspend and continue hold for those that start later too, all other verbs are for those that have begun."""
     await desk.services.parts.flows.plan(who.tenant, _version(version))
     verb = _verb(desk, who, body)
+    await desk.note(who, f"flow.{verb.kind}", version, why=verb.reason, item=verb.item, verb=verb.id)
     gates = desk.services.gates
     if verb.kind in (VerbKind.SUSPEND, VerbKind.CONTINUE) and not verb.item:
         write = gates.suspend if verb.kind is VerbKind.SUSPEND else gates.let_go
@@ -360,6 +363,8 @@ async def send_verb(desk: TheDesk, who: Submitter, case: str, body: VerbIn) -> R
     if body.holder not in (None, who.subject) and not who.may(Role.OPERATOR):
         raise Problem(403, "only an operator suspends or continues in another's name")
     verb = replace(_verb(desk, who, body), round=body.round, ancestors=body.ancestors)
+    what = {"item": verb.item, "verb": verb.id} | ({"ancestors": True} if verb.ancestors else {})
+    await desk.note(who, f"case.{verb.kind}", case, owner=found.owner, why=verb.reason, **what)
     try:
         answer = await _engine(desk).send_verb(case, verb)
     except NotFound:

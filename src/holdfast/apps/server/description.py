@@ -36,6 +36,11 @@ def _made(app: FastAPI) -> dict[str, Any]:
         tags=[
             {"name": "jobs", "description": "For people and programs: submit, search, read, steer."},
             {"name": "cases", "description": "Flows, and the cases that run them."},
+            {
+                "name": "brakes",
+                "description": "What holds rules back: the stop, storms, limits; and what needs another person.",
+            },
+            {"name": "audit", "description": "Who did what to what is not theirs."},
             {"name": "watch", "description": "For those who watch: events, pilots, alerts, status, metrics."},
             {"name": "pilots", "description": "For pilots: register, beat, claim, end."},
         ],

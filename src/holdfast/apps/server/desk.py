@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from holdfast.adapters.prometheus.metrics import Metrics
 from holdfast.apps.server.problems import Problem
 from holdfast.apps.wiring import ServerParts
+from holdfast.domain.faults.audit import Note
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.domain.jobs.specification import Specification
 from holdfast.ports.identity import BadToken, Principal, Role
@@ -55,6 +56,16 @@ class Desk:
         if stored is None or stored.document.tenant != who.tenant:
             raise Problem(404, f"there is no job {job[:64]} in tenant {who.tenant}")
         return stored
+
+    async def note(
+        self, who: Principal, what: str, on: str, *, owner: str = "", why: str = "", **detail: object
+    ) -> None:
+        """Write into the audit log what somebody is about to do to what is not theirs: no entry, no act."""
+        if owner == who.subject:
+            return
+        if owner:
+            detail["owner"] = owner
+        await self.services.parts.audit.write(who.tenant, [Note(who.subject, what, on, why, detail)])
 
 
 def desk_of(request: Request) -> Desk:

@@ -167,43 +167,45 @@ async def outputs(desk: TheDesk, who: Viewer, job: str) -> Response:
     return json_answer({"attempt": winner.token.attempt, "manifest": manifest_public(winner.manifest)})
 
 
-async def _steerable(desk: Desk, who: Principal, job: str) -> Stored:
-    stored = await desk.job(job, who)
-    if stored.document.owner != who.subject and not who.may(Role.OPERATOR):
-        raise Problem(403, f"the job belongs to {stored.document.owner}; only they or an operator may do this")
-    return stored
+async def _steerable(desk: Desk, who: Principal, job: str, what: str, why: str = "", **detail: object) -> None:
+    """Whether the caller may steer the job. If it is another's, that goes into the audit log before anything is done."""
+    owner = (await desk.job(job, who)).document.owner
+    if owner != who.subject and not who.may(Role.OPERATOR):
+        raise Problem(403, f"the job belongs to {owner}; only they or an operator may do this")
+    await desk.note(who, f"job.{what}", job, owner=owner, why=why, **detail)
 
 
 @router.post("/jobs/{job}/cancel", response_model=JobOut, responses=STEERED)
 async def cancel(desk: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
     """End the job."""
-    await _steerable(desk, who, job)
     reason = body.reason if body else ""
+    await _steerable(desk, who, job, "cancel", reason)
     return shown(settled(await desk.services.steer.cancel(job, by=who.subject, reason=reason)))
 
 
 @router.post("/jobs/{job}/hold", response_model=JobOut, responses=STEERED)
 async def hold(desk: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
     """Suspend the job; what runs may finish, and its end is kept."""
-    await _steerable(desk, who, job)
     reason = body.reason if body else ""
+    await _steerable(desk, who, job, "hold", reason)
     return shown(settled(await desk.services.steer.hold(job, holder=who.subject, by=who.subject, reason=reason)))
 
 
 @router.post("/jobs/{job}/continue", response_model=JobOut, responses=STEERED)
 async def carry_on(desk: TheDesk, who: Submitter, job: str, body: ContinueIn | None = None) -> Response:
     """Take a hold away."""
-    await _steerable(desk, who, job)
     holder = (body.holder if body else None) or who.subject
     if holder != who.subject and not who.may(Role.OPERATOR):
+        await desk.job(job, who)
         raise Problem(403, "only an operator takes another's hold away")
+    await _steerable(desk, who, job, "continue", holder=holder)
     return shown(settled(await desk.services.steer.let_go(job, holder=holder, by=who.subject)))
 
 
 @router.post("/jobs/{job}/release", response_model=JobOut, responses=STEERED)
 async def release(desk: TheDesk, who: Operator, job: str, body: ReleaseIn) -> Response:
     """Take a claim away by hand, if it is still the one that was seen."""
-    await desk.job(job, who)
+    await _steerable(desk, who, job, "release", body.reason, attempt=body.expected_attempt)
     answer = await desk.services.steer.release(
         job, attempt=body.expected_attempt, claim=body.expected_claim, by=who.subject, reason=body.reason
     )
@@ -213,8 +215,8 @@ async def release(desk: TheDesk, who: Operator, job: str, body: ReleaseIn) -> Re
 @router.post("/jobs/{job}/retry", response_model=JobOut, responses=STEERED)
 async def retry(desk: TheDesk, who: Operator, job: str, body: ReasonIn | None = None) -> Response:
     """Let a faulted job be claimed again."""
-    await desk.job(job, who)
     reason = body.reason if body else ""
+    await _steerable(desk, who, job, "retry", reason)
     return shown(settled(await desk.services.steer.retry(job, by=who.subject, reason=reason)))
 
 
@@ -231,7 +233,8 @@ async def force_fail(desk: TheDesk, who: Operator, job: str, body: ForceIn) -> R
 
 
 async def _force(desk: Desk, who: Principal, job: str, body: ForceIn, to: State) -> Response:
-    await desk.job(job, who)
+    what = "force-complete" if to is State.FORCED_COMPLETE else "force-fail"
+    await _steerable(desk, who, job, what, body.reason, attempt=body.expected_attempt)
     expected = Token(body.expected_generation, body.expected_attempt)
     answer = await desk.services.steer.force(job, to=to, expected=expected, by=who.subject, reason=body.reason)
     return shown(settled(answer))
