@@ -271,3 +271,22 @@ async def test_the_brakes_hold_a_rule_back_and_nothing_is_lost(desk: Desk) -> No
     assert all("used up" in one.standing.note for one in kept)
     await handler.look()  # not due yet
     assert [(await desk.now(f"job-{number}")).state for number in range(8)] == states
+
+
+async def test_what_waits_for_a_person_goes_on_by_a_rule_that_is_added_meanwhile(desk: Desk) -> None:
+    handler = desk.handler()
+    held = RetryPolicy(when_exhausted=WhenExhausted.HOLD)
+    stored = await desk.put("one", resources=Resources(memory=1 << 30), retry=held)
+    body = {"ending": {"claim": "claim-one"}, "pilot": "p", "log_tail": OOM}
+    await desk.store.add_records([Record("e", "lab", "evidence", "one", OLD, body)])
+    await handler.handle([(stored, OOM)])
+    await handler.look()
+    assert await desk.standing("one") == (IncidentState.HELD, "memory")
+    await desk.add_rule(IS_MEMORY, MORE_MEMORY)
+    await asyncio.sleep(FRESH)
+    await handler.look()
+    document = await desk.now("one")
+    assert (document.state, document.resources.memory) == (State.AVAILABLE, 2 << 30)
+    assert await desk.standing("one") == (IncidentState.COMPLETE, "memory")
+    (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
+    assert [one.verdict for one in await desk.incidents.decisions(found.standing.id)] == ["hold", "exlet"]

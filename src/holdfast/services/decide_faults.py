@@ -44,6 +44,11 @@ class DecideFaults:
         if self.rules is not None and self.rules.age > FRESH:
             await self.rules.refresh()
 
+    @property
+    def rules_seen(self) -> int:
+        """Grows when there are new rules."""
+        return self.rules.taken_over if self.rules is not None else 0
+
     async def decide(
         self, document: JobDocument, evidence: Evidence, finding: Finding, incident: Incident, now: int
     ) -> Decision:

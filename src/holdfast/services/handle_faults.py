@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from holdfast.domain.exlets.exlet import Exlet, actions_of, is_one_write
@@ -32,7 +32,7 @@ from holdfast.formats.job_public import job_public
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError, Transient
 from holdfast.ports.exlet_engine import ExletEngine
-from holdfast.ports.incident_store import IncidentStore
+from holdfast.ports.incident_store import IncidentQuery, IncidentStore
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
 from holdfast.services.decide_faults import EXLET, DecideFaults
 from holdfast.services.lease_brakes import LeaseBrakes
@@ -76,6 +76,7 @@ class HandleFaults:
     every: float = 2.0
     troubled: Callable[[str], None] = lambda _text: None
     handled: int = 0
+    _rules_seen: int = 0
 
     async def run(self) -> None:
         """Look for faults that were left behind."""
@@ -87,6 +88,11 @@ class HandleFaults:
             await asyncio.sleep(self.every)
 
     async def look(self) -> None:
+        await self.deciding.get_ready()
+        if self.deciding.rules_seen != self._rules_seen:
+            seen = self.deciding.rules_seen
+            await self.reconsider()
+            self._rules_seen = seen
         now = self.clock.now()
         bounds = {"not_before": now, "changed": now - LEFT_BEHIND}
         query = JobQuery(states=frozenset({State.FAULTED}), at_most=bounds, held=False)
@@ -98,6 +104,32 @@ class HandleFaults:
             await self.handle([(one, await self._printed(one.document)) for one in page.jobs])
             if self.handled == before or page.cursor is None:
                 return
+
+    async def reconsider(self) -> None:
+        """What waits for a person may be answered by rules that were added since: by a new decision, which stands beside the first."""
+        cursor: str | None = None
+        query = IncidentQuery(kind=ExceptionType.ABORT.value, states=frozenset({IncidentState.HELD}))
+        while True:
+            page = await self.incidents.find(query, sort="at", limit=BULK, cursor=cursor)
+            standings = {one.standing.id: one.standing for one in page.found if one.standing.job}
+            known = await self.incidents.get_incidents(list(standings))
+            jobs = await self.store.get([one.job for one in standings.values()])
+            for name, incident in known.items():
+                stored = jobs.get(incident.job)
+                if stored is not None and _about(incident, stored.document):
+                    await self._decide_again(stored.document, incident, standings[name].n + 1)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def _decide_again(self, document: JobDocument, incident: Incident, n: int) -> None:
+        evidence = evidence_of(document, await self._printed(document))
+        finding = find_cause(document, evidence, await self.classifier())
+        decision = await self.deciding.decide(document, evidence, finding, incident, self.clock.now())
+        if decision.verdict == EXLET:
+            (agreed,) = await self._agree([_Case(document, incident, replace(decision, n=n))])
+            await self._act(agreed)
+            self.handled += 1
 
     async def _printed(self, document: JobDocument) -> str:
         """What the last attempt printed, as the evidence beside it has it."""
@@ -269,6 +301,13 @@ def _answer(decision: Decision) -> HouseAnswer:
     """The house's answer as it was recorded."""
     detail: Mapping[str, Any] = decision.detail
     return HouseAnswer(Course(decision.verdict), detail["words"], detail["wait"], charged=detail["charged"])
+
+
+def _about(incident: Incident, document: JobDocument) -> bool:
+    """Whether the job still stands in the fault of an incident."""
+    last = document.last
+    event = last.claim if last is not None else f"lost-{document.releases}"
+    return document.state is State.FAULTED and (document.attempt, event) == (incident.attempt, incident.event)
 
 
 def _stands(one: _Case, document: JobDocument) -> bool:

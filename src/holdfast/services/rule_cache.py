@@ -46,6 +46,8 @@ class RuleCache:
     every: float = 0.4
     monotonic: Callable[[], float] = time.monotonic
     looks: int = 0
+    taken_over: int = 0
+    """Counts the versions that the copy has taken over: whoever waits for new rules looks at it."""
     _sets: dict[RuleSetId, RuleSet] = field(default_factory=dict)
     _shadowed: dict[RuleSetId, bool] = field(default_factory=dict)
     _packs: dict[str, tuple[RuleSet, ...]] = field(default_factory=dict)
@@ -95,6 +97,7 @@ class RuleCache:
             if place % COMPILED_AT_ONCE == COMPILED_AT_ONCE - 1:
                 await asyncio.sleep(0)
         self._sets[name] = later
+        self.taken_over += 1
         self._shadowed[name] = any(tree.shadowed for tree in later.trees.values())
         packs = [one for one in self._sets.values() if one.id.tenant == name.tenant and one.id.level is Level.PACK]
         self._packs[name.tenant] = in_order(packs)

@@ -1,0 +1,108 @@
+"""Faults of a case's jobs on a real Temporal and a real store: a rule that is added while the case waits lets it go on, and the next one needs nobody."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
+from tests.server.running import until
+
+from holdfast.adapters.cel.conditions import CelConditions
+from holdfast.adapters.cel.sandbox import CelSandbox
+from holdfast.adapters.system.clock import RandomIds, SystemClock
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.rules.rule_set import Level, RuleSetId
+from holdfast.domain.rules.rule_tree import Conclusion
+from holdfast.services.edit_rules import Draft, Edited, EditRules
+from holdfast.services.keep_rules import KeepRules
+
+pytestmark = pytest.mark.live
+
+FLOW = """
+holdfast: 1
+name: hungry
+tasks:
+  first: {command: [prepare]}
+  eat: {command: [eat], after: [first], resources: {memory: 1 GiB}, when_exhausted: hold}
+  last: {command: [tell], after: [eat]}
+"""
+OOM = {
+    "outcome": "fault", "reason": "signal", "signal": 9,
+    "log_tail": "slurmstepd: error: Detected 1 oom_kill event in StepId=811.batch. Some of the step tasks have been OOM Killed.\n",
+}  # fmt: skip
+MORE: dict[str, object] = {
+    "action": "resubmit",
+    "how": "changed",
+    "needs": {"memory": {"factor": 2, "at_most": 1 << 36}},
+}
+TOLD: dict[str, object] = {"action": "notify", "text": "it gets more memory"}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CaseSite]:
+    async with case_site(request.param, tmp_path) as running:
+        running.fate = hungry
+        yield running
+
+
+def hungry(claim: Mapping[str, Any]) -> dict[str, Any]:
+    return OOM if claim["name"] == "eat" and claim["resources"]["memory"] < 2 << 30 else GOOD
+
+
+async def add_rule(site: CaseSite, flow: str, *steps: dict[str, object]) -> None:
+    """As an author and an approver do it, while everything runs."""
+    sandbox = CelSandbox()
+    try:
+        parts = site.server.services.parts
+        edit = EditRules(KeepRules(parts.slips), CelConditions(), sandbox, SystemClock(), RandomIds().claim)
+        name = RuleSetId(TENANT, Level.FLOW, flow)
+        condition = 'cause == "memory" && job.memory < 8 * 1024 * 1024 * 1024'
+        context = {"cause": "memory", "job": {"memory": 1 << 30}}
+        draft = Draft(name, ExceptionType.ABORT, "eat", condition, Conclusion(steps=steps), "an-incident", context)
+        made = await edit.add(draft, by="ann")
+        assert isinstance(made, Edited), made
+        assert isinstance(await edit.promote(name, made.rule, by="ben"), Edited)
+    finally:
+        await sandbox.close()
+
+
+async def incident(site: CaseSite, case: str, state: str) -> dict[str, Any]:
+    """The one incident of a case, as soon as it stands so."""
+    person = site.server.person("viewer", tenant=TENANT)
+
+    async def there() -> str | None:
+        found = (await person.get("/v1/incidents", params={"case": case, "state": state})).json()["incidents"]
+        return found[0]["id"] if found else None
+
+    name = await until(there, f"an incident that is {state}", 60)
+    whole: dict[str, Any] = (await person.get(f"/v1/incidents/{name}")).json()
+    return whole
+
+
+@pytest.mark.ledger("P1-25", "P1-28", "P0-16")
+async def test_a_waiting_case_goes_on_by_a_rule_and_the_next_needs_nobody(site: CaseSite) -> None:
+    case = await site.start(FLOW)
+    found = await incident(site, case, "held")
+    assert (found["cause"], found["item"]) == ("memory", "eat")
+    assert site.ran == ["first", "eat"]
+    await add_rule(site, "hungry", MORE)
+    assert (await site.result(case))["outcome"] == "completed"
+    assert site.ran == ["first", "eat", "eat", "last"]
+    found = await incident(site, case, "complete")
+    assert [one["verdict"] for one in found["decisions"]] == ["hold", "exlet"]
+    again = await site.start(FLOW)
+    assert (await site.result(again))["outcome"] == "completed"
+    found = await incident(site, again, "complete")
+    assert [one["verdict"] for one in found["decisions"]] == ["exlet"]
+
+
+async def test_an_exlet_of_several_steps_is_carried_out_by_the_engine(site: CaseSite) -> None:
+    case = await site.start(FLOW)
+    await incident(site, case, "held")
+    await add_rule(site, "hungry", TOLD, MORE)
+    assert (await site.result(case))["outcome"] == "completed"
+    found = await incident(site, case, "complete")
+    assert [(one["action"], one["state"]) for one in found["steps"]] == [("notify", "done"), ("resubmit", "done")]
