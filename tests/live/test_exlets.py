@@ -15,7 +15,7 @@ from holdfast.apps.wiring import run_exlet
 from holdfast.domain.exlets.exlet import Exlet, Step
 from holdfast.domain.exlets.exlet_check import check_exlet
 from holdfast.domain.exlets.exlet_plain import exlet_as_plain
-from holdfast.domain.exlets.exlet_run import Stopped, run_name, worklet_case
+from holdfast.domain.exlets.exlet_run import RunState, StepState, Stopped, run_name, worklet_case
 from holdfast.domain.exlets.primitive import (
     Action,
     Amount,
@@ -43,7 +43,7 @@ from holdfast.domain.faults.incident import (
     incident_id,
     standing_of,
 )
-from holdfast.domain.faults.ladder import Ladder, Level
+from holdfast.domain.faults.ladder import Budgets, Ladder, Level, Then
 from holdfast.domain.flows.case_names import case_of, job_of
 from holdfast.domain.flows.events import VerbKind
 from holdfast.domain.flows.flow_version import version_of
@@ -632,6 +632,25 @@ async def test_a_ladder_waits_longer_each_time_and_then_the_case_is_compensated(
     assert (await site.ended(case)).state == "failed"
     # The last one is the compensation of the hall that was booked.
     assert site.ran == ["book", "show", "show", "show", "book"]
+
+
+async def test_what_is_kept_for_a_person_does_not_count_as_complete(site: CaseSite) -> None:
+    """A hold that is one write, and a ladder that ends with one, leave the incident in the inbox, whoever says that all was done."""
+    case, _ = await faulted(site)
+    service = run_exlet(site.server.services.parts, site.server.services.steer)
+    service.jobs.ladders = {"none": Ladder("none", (Level(0),), Then.HOLD)}
+    service.jobs.budgets = Budgets(user=0)
+    for do, words in ((Hold(Target.JOB), "kept for a person"), (ClimbLadder("none"), "hold: 0 tries; 0 are allowed")):
+        incident = replace(await incident_of(site, case, kind=ExceptionType.ABORT), attempt=1, cause="code")
+        await decided(site, incident, do)
+        end = await service.do_step(incident.id, 1, 0)
+        assert end.state is StepState.DONE
+        reason = end.detail if isinstance(do, ClimbLadder) else ""
+        await service.finish(incident.id, 1, RunState.COMPLETE, reason=reason)
+        assert await stands(site, incident, IncidentState.HELD) == words
+        job = await job_at(site, case, "show")
+        assert job is not None
+        assert f"{incident.id}:1:0" in job.holders
 
 
 async def test_a_job_is_kept_away_from_the_host_where_it_failed(site: CaseSite) -> None:

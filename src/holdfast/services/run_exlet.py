@@ -164,6 +164,8 @@ class RunExlet:
         self, incident: str, n: int, state: RunState, *, reason: str = "", held: Sequence[str] = ()
     ) -> None:
         """Record where the incident stands now that its exlet is over. An incident that has moved on stays where it is."""
+        if state is RunState.COMPLETE and await self._keeps(incident, n):
+            state = RunState.HELD
         for _ in range(TRIES):
             found = (await self.incidents.get_standings([incident])).get(incident)
             if found is None or found.standing.n > n or found.standing.state in CLOSED:
@@ -182,6 +184,15 @@ class RunExlet:
             if isinstance(result, Written):
                 return
         raise Transient("where the incident stands could not be written; ask again")
+
+    async def _keeps(self, incident: str, n: int) -> bool:
+        """Whether what the exlet did was to keep something for a person: by its last step, or because a ladder said so at its end."""
+        steps = (await self.exlet(incident, n)).steps
+        if steps and isinstance(steps[-1].do, Hold):
+            return True
+        climbed = [place for place, step in enumerate(steps) if step.action is Action.LADDER]
+        found = await self.incidents.get_steps([step_record_id(incident, n, one, StepMark.OVER) for one in climbed])
+        return any(_end(one).detail.startswith(f"{Then.HOLD}:") for one in found.values())
 
     async def _once(
         self, incident: str, n: int, step: int, act: Callable[[Ask], Awaitable[Outcome]], *, release: str = ""
