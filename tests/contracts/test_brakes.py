@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 import pytest
 from tests.contracts.examples import job
 from tests.contracts.room import Stores
+from tests.server.running import until
 
 from holdfast.adapters.system.clock import RandomIds
+from holdfast.apps.wiring import stop
 from holdfast.domain.faults.brakes import EVERY_TENANT, Brake, BrakePolicy, BucketName, Granted, Meter, Refused, Request
 from holdfast.domain.faults.rate_limit import MINUTE, Limit
 from holdfast.domain.faults.storm import Sign
@@ -184,6 +186,26 @@ async def test_what_came_of_a_try_is_read_from_the_jobs(stores: Stores) -> None:
     await own.storms.let_all("alpha", first.group, RULE)
     answers = await own.permit([request(n) for n in range(40, 50)])
     assert all(isinstance(one, Granted) for one in answers)
+    assert len((await own.storms.groups("alpha"))[0].canaries[RULE].pending) == 10, "some are watched still"
+
+
+async def test_a_keeper_follows_what_canaries_let_through(stores: Stores) -> None:
+    own = handler(stores, Hand())
+    await own.storms.notice("alpha", [request(n).sign for n in range(100)])
+    (first,) = await own.permit([request(0)])
+    assert isinstance(first, Granted)
+    done = job("j0", tenant="alpha")
+    (written,) = await stores.jobs.write([Change(replace(done, state=State.FAULTED, attempt=2), None)])
+    assert isinstance(written, Written)
+    await stores.jobs.refresh()
+    own.storms.every = 0.05
+    running = asyncio.create_task(own.storms.run())
+
+    async def is_held() -> bool:
+        return (await own.storms.groups("alpha"))[0].held
+
+    await until(is_held, "the try that failed to be seen")
+    await stop(running)
 
 
 async def test_without_the_store_nothing_is_permitted(unreachable: Stores) -> None:

@@ -185,7 +185,12 @@ def make_parts(settings: Settings) -> Parts:
         )
         writer.listeners.append(relay.notice)
     flows = KeepFlows(store, clock)
-    brakes = LeaseBrakes(slips, KeepStorms(slips, store, clock, settings.storms), clock, ids, settings.brakes)
+    # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.
+    audit = KeepAudit(stores.audit, clock, ids, lambda tenant, head: log.info("audit", tenant=tenant, **head._asdict()))
+    storms = KeepStorms(
+        slips, store, clock, settings.storms, troubled=lambda text: log.warning("canaries wait", detail=text)
+    )
+    brakes = LeaseBrakes(slips, storms, clock, ids, settings.brakes)
     faults = HandleFaults(
         store,
         stores.incidents,
@@ -195,6 +200,7 @@ def make_parts(settings: Settings) -> Parts:
         DecideFaults(flows, RuleCache(KeepRules(slips), CelConditions()), settings.free_tries),
         engine=engine,
         brakes=brakes,
+        audit=audit,
         troubled=lambda text: log.warning("faults wait", detail=text),
     )
     parts = Parts(
@@ -210,10 +216,7 @@ def make_parts(settings: Settings) -> Parts:
         identity=SignedIdentity(signing_key(settings.key_file), clock),
         notify=HttpxNotify(settings.callback_hosts),
         staging=Outbound(settings.staging_hosts, setting="staging_hosts"),
-        # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.
-        audit=KeepAudit(
-            stores.audit, clock, ids, lambda tenant, head: log.info("audit", tenant=tenant, **head._asdict())
-        ),
+        audit=audit,
         stops=KeepStops(slips, clock),
         brakes=brakes,
         release=ReleaseClaims(store, stores.pilots, writer, clock),
@@ -340,6 +343,7 @@ class KeeperParts:
             "forgotten": self.forgotten.run,
             "callbacks": self.callbacks.run,
             "faults": self.parts.faults.run,
+            "canaries": self.parts.brakes.storms.run,
         }
         if self.parts.relay is not None:
             loops["relay"] = self.parts.relay.run
@@ -356,6 +360,11 @@ class KeeperParts:
         yield Sample("holdfast_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))
         yield Sample("holdfast_callbacks_total", "", self.callbacks.failed, (("result", "failed"),))
         yield Sample("holdfast_faults_total", "Faults found and answered", self.parts.faults.handled)
+        brakes = self.parts.brakes
+        yield Sample(
+            "holdfast_acts_total", "Acts of rules, by what the brakes said", brakes.granted, (("brakes", "granted"),)
+        )
+        yield Sample("holdfast_acts_total", "", brakes.refused, (("brakes", "refused"),))
         relay = self.parts.relay
         if relay is not None:
             yield Sample("holdfast_relay_signals_total", "Signals to cases and shards", relay.told)

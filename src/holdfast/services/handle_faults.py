@@ -16,8 +16,9 @@ from holdfast.domain.exlets.exlet import Exlet, actions_of, is_one_write
 from holdfast.domain.exlets.exlet_plain import exlet_from_plain
 from holdfast.domain.exlets.exlet_run import RunState, StepState
 from holdfast.domain.faults.attempt_evidence import evidence_of, find_cause
+from holdfast.domain.faults.audit import Note
+from holdfast.domain.faults.brakes import BrakePolicy, Chain, Request, core_seconds
 from holdfast.domain.faults.brakes import Refused as Braked
-from holdfast.domain.faults.brakes import Request, core_seconds
 from holdfast.domain.faults.cause import Finding
 from holdfast.domain.faults.classify import Classifier
 from holdfast.domain.faults.evidence import Evidence
@@ -35,11 +36,14 @@ from holdfast.ports.exlet_engine import ExletEngine
 from holdfast.ports.incident_store import IncidentQuery, IncidentStore
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
 from holdfast.services.decide_faults import EXLET, DecideFaults
+from holdfast.services.keep_audit import KeepAudit
 from holdfast.services.lease_brakes import LeaseBrakes
 from holdfast.services.run_exlet import RunExlet
 from holdfast.services.write_checked import Settled, Wish, Writer
 
 BULK = 200
+CHAIN = 100
+"""Incidents of one job that are looked at for what rules have done to it."""
 LOG_KEPT = 8_000
 """Characters of the log that go into the incident; the evidence beside the attempt has more of it."""
 LEFT_BEHIND = 5_000
@@ -73,6 +77,7 @@ class HandleFaults:
     engine: ExletEngine | None = None
     """Where exlets of several steps live; None: this domain runs no cases."""
     brakes: LeaseBrakes | None = None
+    audit: KeepAudit | None = None
     every: float = 2.0
     troubled: Callable[[str], None] = lambda _text: None
     handled: int = 0
@@ -196,10 +201,17 @@ class HandleFaults:
         exlet = exlet_from_plain(one.decision.exlet)
         incident, n = one.incident.id, one.decision.n
         if self.brakes is not None:
-            (said,) = await self.brakes.permit([_request(one, exlet)])
+            (said,) = await self.brakes.permit([_request(one, exlet, await self._chain(one, self.brakes.policy))])
             if isinstance(said, Braked):
                 await self._put_off(one, said)
                 return
+        if self.audit is not None:
+            # First the entry, then the act.
+            acts = {"incident": incident, "n": n, "owner": one.incident.owner, "acts": list(actions_of(exlet.steps))}
+            why = str(one.decision.detail.get("words", ""))
+            await self.audit.write(
+                one.incident.tenant, [Note(one.decision.by, "rule.act", one.incident.job, why, acts)]
+            )
         if self.exlets is None:
             await self._put_off(one, None)
         elif is_one_write(exlet, of_case=bool(one.incident.case)):
@@ -220,7 +232,20 @@ class HandleFaults:
         words = "this domain cannot carry it out" if said is None else said.words
         again = None if said is None else said.again
         await self._park(one, NEVER if again is None else again)
-        await self._note(one, IncidentState.HELD if again is None else IncidentState.WAITING, words, due=again)
+        state = IncidentState.HELD if again is None else IncidentState.WAITING
+        await self._note(one, state, words, due=again, group="" if said is None else said.group)
+
+    async def _chain(self, one: _Case, policy: BrakePolicy) -> Chain:
+        """The acts of rules that led to this fault. They are counted only where there can be too many of them."""
+        document = one.document
+        if document.attempt <= min(policy.max_by_rule, policy.max_depth):
+            return Chain()
+        query = IncidentQuery(tenant=document.tenant, job=document.id)
+        page = await self.incidents.find(query, sort="-at", limit=CHAIN)
+        before = [found.standing.id for found in page.found if found.standing.id != one.incident.id]
+        made = [decision for name in before for decision in await self.incidents.decisions(name)]
+        acted = [decision.by for decision in made if decision.verdict == EXLET and not decision.shadow]
+        return Chain(by_rule=acted.count(one.decision.by), on_job=len(acted))
 
     async def _park(self, one: _Case, until: int) -> None:
         """The fault is not due before then."""
@@ -233,10 +258,13 @@ class HandleFaults:
 
         await self.writer.write([Wish(one.document.id, decide, lambda document: not _stands(one, document))])
 
-    async def _note(self, one: _Case, state: IncidentState, words: str, *, due: int | None = None) -> None:
+    async def _note(
+        self, one: _Case, state: IncidentState, words: str, *, due: int | None = None, group: str = ""
+    ) -> None:
         known = (await self.incidents.get_standings([one.incident.id])).get(one.incident.id)
         if known is not None and known.standing.state not in CLOSED:
-            moved = known.standing.moved(state, now=self.clock.now(), due=due, n=one.decision.n, note=words)
+            now, group = self.clock.now(), group or known.standing.group
+            moved = known.standing.moved(state, now=now, due=due, n=one.decision.n, note=words, group=group)
             await self.incidents.put_standings([(moved, known.version)])
 
     async def _agree(self, cases: Sequence[_Case]) -> list[_Case]:
@@ -330,7 +358,7 @@ def _sign(one: _Case) -> Sign:
     return Sign(one.incident.cause, host=last.host if last is not None else "")
 
 
-def _request(one: _Case, exlet: Exlet) -> Request:
+def _request(one: _Case, exlet: Exlet, chain: Chain) -> Request:
     document, last = one.document, one.document.last
     step = exlet.steps[0]
     return Request(
@@ -348,5 +376,7 @@ def _request(one: _Case, exlet: Exlet) -> Request:
             past=last.wall if last is not None else None,
             limit=document.resources.wall,
         ),
+        chain=chain,
+        also=tuple((later.action.value, str(getattr(later.do, "target", ""))) for later in exlet.steps[1:]),
         decision=one.decision.id,
     )

@@ -8,6 +8,7 @@ What came of an act that a canary let through is read from the job itself (`look
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from holdfast.domain.faults.canary import Canary, forget, let_all, outcome, try_
 from holdfast.domain.faults.storm import Group, Sign, StormPolicy, Storms, with_canary
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import NotFound, Transient
+from holdfast.ports.errors import NotFound, PortError, Transient
 from holdfast.ports.job_store import JobStore, Version, WriteResult, Written
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
 
@@ -42,6 +43,19 @@ class KeepStorms:
     store: JobStore
     clock: Clock
     policy: StormPolicy = field(default_factory=StormPolicy)
+    every: float = 2.0
+    troubled: Callable[[str], None] = lambda _text: None
+
+    async def run(self) -> None:
+        """Look at what canaries let through, for all tenants; any number of keepers may."""
+        while True:
+            try:
+                for stored in await self.slips.find(KIND):
+                    if any(one.canaries for one in self.read(stored).groups):
+                        await self.look(stored.slip.tenant)
+            except PortError as error:
+                self.troubled(str(error))
+            await asyncio.sleep(self.every)
 
     async def notice(self, tenant: str, signs: Sequence[Sign]) -> Storms:
         """Count faults; each once, before anyone asks to act on it. After an unclear answer they may be counted twice."""

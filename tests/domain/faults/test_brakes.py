@@ -173,6 +173,14 @@ def test_an_act_that_needs_a_second_person_waits_for_the_approval_of_this_very_d
         assert refused.brake is Brake.SECOND_PERSON
 
 
+def test_a_later_step_that_needs_a_second_person_holds_the_whole_exlet_back() -> None:
+    wanted = request(also=(("notify", ""), ("force-complete", "item")))
+    answer = permit(rich(), wanted, START)
+    assert isinstance(answer, Refused)
+    assert answer.brake is Brake.SECOND_PERSON
+    assert answer.words.startswith("force-complete of this item needs a second person")
+
+
 def test_in_a_storm_one_is_tried_and_the_others_wait() -> None:
     brakes = rich()
     brakes = replace(brakes, storms=notice(brakes.storms, [SIGN] * 100, START))
@@ -185,6 +193,7 @@ def test_in_a_storm_one_is_tried_and_the_others_wait() -> None:
     assert second.brake is Brake.STORM
     assert second.words == "a storm is on (cause node, 100 faults): 1 is being tried first; 1 not over yet"
     assert second.again == START + MINUTE
+    assert second.group == group.id, "the inbox shows them as one"
     failed = outcome(group.canaries["domain/house/r1"], "j1/1", well=False)
     held = replace(first.brakes, storms=with_canary(first.brakes.storms, group.id, "domain/house/r1", failed))
     third = permit(held, request("j2"), START)

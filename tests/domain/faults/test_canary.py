@@ -5,7 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.faults.canary import STEPS, Canary, NotYet, forget, let_all, let_through, outcome, try_again
+from holdfast.domain.faults.canary import (
+    STEPS,
+    WATCHED,
+    Canary,
+    NotYet,
+    forget,
+    let_all,
+    let_through,
+    outcome,
+    try_again,
+)
 
 
 def grown(well: int, bad: int = 0) -> Canary:
@@ -33,7 +43,13 @@ def test_one_then_ten_then_all() -> None:
         assert not canary.open_to_all
         canary = outcome(canary, f"c{number}", well=number > 1)
     assert canary.open_to_all
-    assert let_through(canary, "anyone") == canary
+    for number in range(WATCHED):
+        watched = let_through(canary, f"d{number}")
+        assert isinstance(watched, Canary)
+        canary = watched
+    assert len(canary.pending) == WATCHED
+    assert let_through(canary, "anyone") == canary, "the others cost no write"
+    assert outcome(canary, "d0", well=True).pending == canary.pending[1:]
 
 
 def test_a_first_that_fails_holds_the_group() -> None:

@@ -161,6 +161,8 @@ class Request:
     core_seconds: int = 0
     """What the act costs beyond what the job has cost already; see `core_seconds`."""
     chain: Chain = Chain()
+    also: tuple[tuple[str, str], ...] = ()
+    """Further steps of the same exlet, each its action and target: one of them may need a second person too."""
     decision: str = ""
     """The digest of the decision, for an approval."""
     approval: Approval | None = None
@@ -205,6 +207,8 @@ class Refused:
     words: str
     again: int | None
     """When to ask again; None: it is held until a person has done something."""
+    group: str = ""
+    """The group of the storm, if one is on."""
 
 
 class Lacking(NamedTuple):
@@ -313,7 +317,9 @@ def _stopped(brakes: Brakes, request: Request, now: int) -> Refused | None:
 
 
 def _alone(brakes: Brakes, request: Request, now: int) -> Refused | None:
-    why = needed(request.action, request.target, rule_owner=request.rule_owner, job_owner=request.owner)
+    steps = ((request.action, request.target), *request.also)
+    owners = {"rule_owner": request.rule_owner, "job_owner": request.owner}
+    why = next((why for action, target in steps if (why := needed(action, target, **owners)) is not None), None)
     if why is None:
         return None
     missing = approved(request.approval, tenant=request.tenant, decision=request.decision, now=now)
@@ -339,11 +345,11 @@ def _tried(brakes: Brakes, request: Request, now: int) -> tuple[Storms, str] | R
     about = f"a storm is on ({group.key}, {group.faults:,} faults)"
     known = group.canaries.get(request.rule)
     if known is None and len(group.canaries) >= MAX_CANARIES:
-        return Refused(Brake.CANARY, f"{about}: {MAX_CANARIES} rules were tried; a person has to look", None)
+        return Refused(Brake.CANARY, f"{about}: {MAX_CANARIES} rules were tried; a person has to look", None, group.id)
     canary = let_through(known or Canary(), request.act)
     if isinstance(canary, NotYet):
         again = None if canary.held else now + brakes.policy.stopped_wait
-        return Refused(Brake.CANARY if canary.held else Brake.STORM, f"{about}: {canary.words}", again)
+        return Refused(Brake.CANARY if canary.held else Brake.STORM, f"{about}: {canary.words}", again, group.id)
     if canary is known:
         return storms, group.id
     return with_canary(storms, group.id, request.rule, canary), group.id

@@ -13,7 +13,7 @@ from typing import Any
 STEPS = (1, 10)
 """How many are let through at each step; after the last of them, all."""
 WATCHED = 20
-"""Outcomes by which it is judged once all are let through."""
+"""Once all are let through: acts that are watched at a time, and outcomes by which it is judged."""
 JUDGED_FROM = 10
 SHARE = 0.8
 """The part of the outcomes that must be well."""
@@ -26,7 +26,7 @@ class Canary:
     step: int = 0
     """An index of `STEPS`; past its end all are let through."""
     pending: tuple[str, ...] = ()
-    """Acts that were let through at this step and have no outcome yet."""
+    """Acts that were let through at this step and have no outcome yet; once all are let through, some of them."""
     well: int = 0
     bad: int = 0
     """Outcomes of this step."""
@@ -70,10 +70,12 @@ def let_through(canary: Canary, act: str) -> Canary | NotYet:
     """Let an act through, named by what has the outcome (a job and its next attempt). The same act again changes nothing."""
     if canary.held:
         return NotYet(f"{canary.bad} of {canary.well + canary.bad} tries failed; a person has to look", held=True)
-    if canary.open_to_all:
-        return canary
     if act in canary.pending:
         return canary
+    if canary.open_to_all:
+        # Some are watched, so that what harms later is noticed; the others cost no write.
+        watched = len(canary.pending) >= WATCHED
+        return canary if watched else replace(canary, pending=(*canary.pending, act))
     size = STEPS[canary.step]
     if len(canary.pending) + canary.well + canary.bad >= size:
         words = f"{size} {'is' if size == 1 else 'are'} being tried first; {len(canary.pending)} not over yet"
@@ -88,7 +90,8 @@ def outcome(canary: Canary, act: str, *, well: bool) -> Canary:
     if canary.open_to_all:
         newest = (canary.newest + ("+" if well else "-"))[-WATCHED:]
         bad = newest.count("-")
-        judged = replace(canary, newest=newest, well=len(newest) - bad, bad=bad)
+        pending = tuple(one for one in canary.pending if one != act)
+        judged = replace(canary, pending=pending, newest=newest, well=len(newest) - bad, bad=bad)
         enough = len(newest) < JUDGED_FROM or len(newest) - bad >= SHARE * len(newest)
         return judged if enough else replace(judged, held=True)
     if act not in canary.pending:
