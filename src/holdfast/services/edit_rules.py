@@ -23,8 +23,8 @@ from holdfast.domain.rules.rule_set import (
     RuleSetId,
     TreeKey,
     Version,
+    changes_of,
     diff,
-    next_version,
     roll_back,
     tree_key,
     with_tree,
@@ -96,7 +96,18 @@ class NotEdited:
     """Confirm these, and it is done all the same."""
 
 
-Made = Callable[[RuleSet], "RuleSet | NotEdited"]
+class Next(NamedTuple):
+    """A set as it is to be, and what that changes."""
+
+    rule_set: RuleSet
+    changes: tuple[Change, ...]
+
+
+Made = Callable[[RuleSet], "Next | NotEdited"]
+
+
+def _next(current: RuleSet, key: TreeKey, tree: RuleTree, *rules: str | None) -> Next:
+    return Next(with_tree(current, key, tree), changes_of(key, current.tree(key), tree, rules))
 
 
 @dataclass(slots=True)
@@ -138,10 +149,12 @@ class EditRules:
         )
         evaluate = self.conditions.over(context)
 
-        def made(current: RuleSet) -> RuleSet | NotEdited:
+        def made(current: RuleSet) -> Next | NotEdited:
             tree = current.tree(key)
             grown = add(tree, rule, walk(tree, evaluate, shadow=True))
-            return NotEdited((grown.reason,)) if isinstance(grown, Refused) else with_tree(current, key, grown)
+            if isinstance(grown, Refused):
+                return NotEdited((grown.reason,))
+            return _next(current, key, grown, grown.rules[rule.id].parent, rule.id)
 
         await self.rules.keep_cornerstone(
             draft.rule_set.tenant, Cornerstone(draft.cornerstone, draft.type.value, key.task, draft.context)
@@ -156,7 +169,7 @@ class EditRules:
         """Let a rule act, or make it a shadow again. It must then really answer its own cornerstone."""
         kept = await self._cornerstone_of(rule_set, rule)
 
-        def made(current: RuleSet) -> RuleSet | NotEdited:
+        def made(current: RuleSet) -> Next | NotEdited:
             found = current.find(rule)
             if found is None:
                 return NotEdited((f"there is no rule {rule} in {rule_set}",))
@@ -173,19 +186,22 @@ class EditRules:
                             f"it would not be reached on its cornerstone: first promote {', '.join(above) or 'the rules above it'}",
                         )
                     )
-            return with_tree(current, key, tree)
+            return _next(current, key, tree, rule)
 
         return await self._change(rule_set, made, by=by, note=f"{rule} is {to}", confirmed=True)
 
     async def remove(self, rule_set: RuleSetId, rule: str, *, by: str, confirmed: bool = False) -> Edited | NotEdited:
         """Take a rule away that nothing refines."""
 
-        def made(current: RuleSet) -> RuleSet | NotEdited:
+        def made(current: RuleSet) -> Next | NotEdited:
             found = current.find(rule)
             if found is None:
                 return NotEdited((f"there is no rule {rule} in {rule_set}",))
-            rest = remove(current.tree(found[0]), rule)
-            return NotEdited((rest.reason,)) if isinstance(rest, Refused) else with_tree(current, found[0], rest)
+            key, gone = found
+            rest = remove(current.tree(key), rule)
+            if isinstance(rest, Refused):
+                return NotEdited((rest.reason,))
+            return _next(current, key, rest, gone.parent, rule, gone.false_child)
 
         return await self._change(rule_set, made, by=by, note=f"{rule} removed", confirmed=confirmed)
 
@@ -219,7 +235,7 @@ class EditRules:
             overturned = await self._overturned(current, later, new)
             if overturned and not confirmed:
                 return NotEdited(("earlier cornerstones would be answered otherwise",), (), overturned)
-            version = next_version(current, later, by=by, at=self.clock.now(), note=note)
+            version = Version(rule_set, current.version + 1, later.changes, by, self.clock.now(), note)
             try:
                 await self.rules.store(version)
             except Conflict:
@@ -227,12 +243,13 @@ class EditRules:
             return Edited(version, overturned=overturned)
         raise Conflict(f"{rule_set} is being changed by others all the time; try again")
 
-    async def _overturned(self, old: RuleSet, new: RuleSet, added: str) -> tuple[Overturned, ...]:
+    async def _overturned(self, old: RuleSet, later: Next, added: str) -> tuple[Overturned, ...]:
         """The cornerstones of every changed tree that would come to something else, the shadows counted."""
         found: list[Overturned] = []
-        for key in {change.key for change in diff(old, new)}:
-            before, after = old.tree(key), new.tree(key)
-            written = {rule.cornerstone: rule.id for rule in before.rules.values() if rule.cornerstone is not None}
+        for key in dict.fromkeys(change.key for change in later.changes):
+            before, after = old.tree(key), later.rule_set.tree(key)
+            # In a thread: with very many rules even to go through them would hold up the others.
+            written = await asyncio.to_thread(_written_for, before)
             contexts = await self._read(old.id.tenant, list(written))
             found += await asyncio.to_thread(self._compare, before, after, written, contexts, added)
         return tuple(found)
@@ -277,6 +294,10 @@ def check_conclusion(conclusion: Conclusion, type_: ExceptionType) -> tuple[str,
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         return (f"a step cannot be read: {type(error).__name__}: {error}",)
     return tuple(f"{one.where}: {one.message}" for one in check_exlet(Exlet("in-place", steps), type_))
+
+
+def _written_for(tree: RuleTree) -> Mapping[str, str]:
+    return {rule.cornerstone: rule.id for rule in tree.rules.values() if rule.cornerstone is not None}
 
 
 def _told(done: Walk) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,9 +16,11 @@ from typing import NamedTuple
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.rules.condition import Evaluate
 from holdfast.domain.rules.context import Context
-from holdfast.domain.rules.rule_set import Level, RuleSet, RuleSetId, Ruling, decide, diff, in_order
+from holdfast.domain.rules.rule_set import Change, Level, RuleSet, RuleSetId, Ruling, TreeKey, apply, decide, in_order
+from holdfast.domain.rules.rule_tree import Refused, RuleState, RuleTree
+from holdfast.domain.rules.tree_index import IndexedSet, TreeIndex, decide_quickly
 from holdfast.ports.conditions import Conditions
-from holdfast.ports.errors import PortError, Transient
+from holdfast.ports.errors import Permanent, PortError, Transient
 from holdfast.ports.job_store import Version as SlipVersion
 from holdfast.services.keep_rules import KeepRules, heads_in
 
@@ -26,8 +28,11 @@ DOMAIN = "house"
 """The name of a domain's own rule set."""
 THOROUGH = 75
 """Every so many looks all heads are searched for: one whose writer died before it set the mark is found so."""
-COMPILED_AT_ONCE = 20
-"""Conditions that are compiled between two turns of the loop: a millisecond or so each five."""
+COMPILED_AT_ONCE = 4
+"""Conditions that are compiled between two turns of the loop, which takes about a millisecond."""
+FEW = 100
+"""Up to so many versions are taken over one by one."""
+_EMPTY = RuleTree()
 
 
 class Rulings(NamedTuple):
@@ -48,9 +53,8 @@ class RuleCache:
     looks: int = 0
     taken_over: int = 0
     """Counts the versions that the copy has taken over: whoever waits for new rules looks at it."""
-    _sets: dict[RuleSetId, RuleSet] = field(default_factory=dict)
-    _shadowed: dict[RuleSetId, bool] = field(default_factory=dict)
-    _packs: dict[str, tuple[RuleSet, ...]] = field(default_factory=dict)
+    _sets: dict[RuleSetId, IndexedSet] = field(default_factory=dict)
+    _packs: dict[str, tuple[IndexedSet, ...]] = field(default_factory=dict)
     _mark: SlipVersion | None = None
     _fresh: float | None = None
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -82,36 +86,84 @@ class RuleCache:
                         heads[one] = max(number, heads.get(one, 0))
                 for one, number in heads.items():
                     known = self._sets.get(one)
-                    if known is None or known.version < number:
+                    if known is None or known.rule_set.version < number:
                         await self._take_over(one, number)
                 self._mark = version
             self._fresh = began
 
     async def _take_over(self, name: RuleSetId, number: int) -> None:
-        later = await self.rules.load(name, number)
-        known = self._sets.get(name, RuleSet(name))
-        changes = diff(known, later)
-        for place, change in enumerate(changes):
-            if change.after is not None:
-                self.conditions.compile(change.after.condition)
+        known = self._sets.get(name)
+        if known is None or number - known.rule_set.version > FEW:
+            later = await self.rules.load(name, number)
+            ready = await self._indexed(later)
+        else:
+            ready, later = known, known.rule_set
+            for version in await self.rules.versions(name, later.version + 1, number):
+                next_ = apply(later, version)
+                if isinstance(next_, Refused):
+                    raise Permanent(f"{name}: {next_.reason}")
+                later = next_
+                ready = await self._followed(ready, later, version.changes)
+        self._sets[name] = ready
+        self.taken_over += 1
+        packs = [one for one in self._sets.values() if one.rule_set.id[:2] == (name.tenant, Level.PACK)]
+        self._packs[name.tenant] = tuple(sorted(packs, key=lambda one: one.rule_set.id.name))
+
+    async def _indexed(self, rule_set: RuleSet) -> IndexedSet:
+        ready = IndexedSet(RuleSet(rule_set.id), self._compiles)
+        for key, tree in rule_set.trees.items():
+            await self._build(ready, key, tree)
+        ready.rule_set = rule_set
+        ready.shadowed = any(tree.shadowed for tree in rule_set.trees.values())
+        return ready
+
+    async def _build(self, ready: IndexedSet, key: TreeKey, tree: RuleTree) -> None:
+        """Bit by bit, beside what else there is to do; put in its place when it is whole."""
+        for place, rule in enumerate(tree.rules.values()):
+            self._compiles(rule.condition)
             if place % COMPILED_AT_ONCE == COMPILED_AT_ONCE - 1:
                 await asyncio.sleep(0)
-        self._sets[name] = later
-        self.taken_over += 1
-        self._shadowed[name] = any(tree.shadowed for tree in later.trees.values())
-        packs = [one for one in self._sets.values() if one.id.tenant == name.tenant and one.id.level is Level.PACK]
-        self._packs[name.tenant] = in_order(packs)
+        index = TreeIndex(_EMPTY, self._compiles)
+        for _ in index.build(tree):
+            await asyncio.sleep(0)
+        ready.indexes[key] = index
+
+    async def _followed(self, known: IndexedSet, later: RuleSet, changes: Sequence[Change]) -> IndexedSet:
+        for change in changes:
+            if change.after is not None:
+                self._compiles(change.after.condition)
+        for key in dict.fromkeys(change.key for change in changes):
+            tree = later.trees.get(key)
+            mine = [change for change in changes if change.key == key]
+            index = known.indexes.get(key)
+            if tree is None:
+                known.indexes.pop(key, None)
+            elif index is None or not index.follows(tree, mine):
+                await self._build(known, key, tree)
+        known.rule_set = later
+        if any(change.after is not None and change.after.state is RuleState.SHADOW for change in changes):
+            known.shadowed = True
+        elif known.shadowed:
+            known.shadowed = any(tree.shadowed for tree in later.trees.values())
+        return known
+
+    def _compiles(self, text: str) -> bool:
+        return not self.conditions.compile(text)
 
     def known(self, rule_set: RuleSetId) -> RuleSet:
         """A set as the copy has it; the empty one where it has none."""
-        return self._sets.get(rule_set, RuleSet(rule_set))
+        known = self._sets.get(rule_set)
+        return known.rule_set if known is not None else RuleSet(rule_set)
 
     def sets_of(self, tenant: str) -> Sequence[RuleSet]:
         """Every set of a tenant."""
-        return in_order(one for one in self._sets.values() if one.id.tenant == tenant)
+        return in_order(one.rule_set for one in self._sets.values() if one.rule_set.id.tenant == tenant)
 
     def sets_for(self, tenant: str, flow: str) -> tuple[RuleSet, ...]:
         """The sets that are asked about an exception of a flow: the flow's, the domain's, the packs'. `flow` is its name."""
+        return tuple(one.rule_set for one in self._asked(tenant, flow))
+
+    def _asked(self, tenant: str, flow: str) -> tuple[IndexedSet, ...]:
         own = [
             self._sets[one]
             for one in (RuleSetId(tenant, Level.FLOW, flow), RuleSetId(tenant, Level.DOMAIN, DOMAIN))
@@ -123,20 +175,20 @@ class RuleCache:
         """What the rules say to an exception. `Transient` while nothing is known yet: nobody decides by half of the rules."""
         if self._fresh is None:
             raise Transient("the rules are not read yet")
-        return rulings(self.sets_for(tenant, flow), type_, task, self.conditions.over(context), self._shadowed)
+        evaluate = self.conditions.over(context)
+        sets = self._asked(tenant, flow)
+        active = decide_quickly(sets, type_, task, context, evaluate)
+        if not any(one.shadowed for one in sets):
+            return Rulings(active, None)
+        return Rulings(active, _differing(active, decide_quickly(sets, type_, task, context, evaluate, shadow=True)))
 
 
-def rulings(
-    sets: Sequence[RuleSet],
-    type_: ExceptionType,
-    task: str,
-    evaluate: Evaluate,
-    shadowed: Mapping[RuleSetId, bool] | None = None,
-) -> Rulings:
-    """Ask the sets as they act, and with their shadows if any of them has some."""
+def rulings(sets: Sequence[RuleSet], type_: ExceptionType, task: str, evaluate: Evaluate) -> Rulings:
+    """What any sets say, for instance those of another version: as they act, and with their shadows where that is another thing."""
     active = decide(sets, type_, task, evaluate)
-    if shadowed is not None and not any(shadowed.get(one.id) for one in sets):
-        return Rulings(active, None)
-    shadow = decide(sets, type_, task, evaluate, shadow=True)
+    return Rulings(active, _differing(active, decide(sets, type_, task, evaluate, shadow=True)))
+
+
+def _differing(active: Ruling, shadow: Ruling) -> Ruling | None:
     same = (shadow.verdict, shadow.rule, shadow.flagged) == (active.verdict, active.rule, active.flagged)
-    return Rulings(active, None if same else shadow)
+    return None if same else shadow

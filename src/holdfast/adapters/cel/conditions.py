@@ -61,6 +61,8 @@ class CelConditions:
         self._checking = _environment(checking=True)
         self._running = _environment(checking=False)
         self._compiled: dict[str, Any] = {}
+        self._used: dict[str, None] = {}
+        """The fields that any compiled text names: no others are handed over, since that takes most of a decision's time."""
         self._refused: dict[str, tuple[Problem, ...]] = {}
 
     def compile(self, text: str) -> tuple[Problem, ...]:
@@ -77,9 +79,10 @@ class CelConditions:
     def over(self, context: Context) -> Evaluate:
         compiled = self._compiled
         activation: Any = None
+        handed = -1
 
         def evaluate(text: str) -> bool | Erred:
-            nonlocal activation
+            nonlocal activation, handed
             expression = compiled.get(text)
             if expression is None:
                 problems = self.compile(text)
@@ -87,11 +90,12 @@ class CelConditions:
                     return Erred(f"it does not compile: {problems[0]}")
                 expression = compiled[text]
             try:
-                if activation is None:
-                    activation = self._running.Activation(context)
+                if handed != len(self._used):
+                    handed = len(self._used)
+                    activation = self._running.Activation({name: context[name] for name in self._used})
                 answer = expression.eval(activation=activation)
                 value = answer.value()
-            except (RuntimeError, ValueError, TypeError, OverflowError, MemoryError) as error:
+            except (RuntimeError, ValueError, TypeError, OverflowError, MemoryError, KeyError) as error:
                 return Erred(_said(error))
             # The singletons: an error's text, a number or a list is neither.
             if value is True or value is False:
@@ -125,9 +129,18 @@ class CelConditions:
         if not wrong:
             try:
                 _keep(self._compiled, text, self._running.compile(text))
+                self._used.update(dict.fromkeys(_named_in(text)))
             except (RuntimeError, ValueError) as error:
                 return _told(error)
         return wrong
+
+
+def _named_in(text: str) -> list[str]:
+    """The fields that a text may name: never too few, perhaps too many."""
+    if "//" in text or "`" in text:
+        return list(BY_NAME)
+    bare = "".join(text.split())
+    return [name for name in BY_NAME if name in bare]
 
 
 def _keep(kept: dict[str, Any], text: str, value: Any) -> None:

@@ -136,6 +136,12 @@ def diff(old: RuleSet, new: RuleSet) -> tuple[Change, ...]:
     return tuple(changes)
 
 
+def changes_of(key: TreeKey, before: RuleTree, after: RuleTree, rules: Iterable[str | None]) -> tuple[Change, ...]:
+    """What differs between two trees, where it is known which rules can differ: as quick for many rules as for few."""
+    found = (Change(key, one, before.rules.get(one), after.rules.get(one)) for one in rules if one is not None)
+    return tuple(change for change in found if change.before != change.after)
+
+
 def apply(rule_set: RuleSet, version: Version) -> RuleSet | Refused:
     """The rule set at its next version. Refused if the version does not follow on this one, or leaves a broken tree."""
     if version.rule_set != rule_set.id or version.number != rule_set.version + 1:

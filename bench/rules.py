@@ -1,0 +1,273 @@
+"""Rules: how long a decision takes with many rules, and how long a rule that is added holds anything up.
+
+    just bench rules
+    just bench rules --rules 10000,100000 --decisions 2000
+
+The shape: a flow's own rules by task, a domain's rules, five packs' rules; conditions as people write them (a cause with a pattern, an
+exit code, a job's name, a label, numbers, lines of a log), and a few general ones in each tree, by which nothing can be looked up. Half of the exceptions are answered by
+some rule, half by none, and these ask every set. `evaluated` is the plain walk, which evaluates rule after rule.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from bench.harness import keep, leave
+from holdfast.adapters.cel.conditions import CelConditions
+from holdfast.adapters.sql.job_store import SqlJobStore
+from holdfast.adapters.sql.slip_store import SqlSlipStore
+from holdfast.domain.faults.cause import Cause
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.rules.context import Context, read_context
+from holdfast.domain.rules.rule_set import (
+    Level,
+    RuleSet,
+    RuleSetId,
+    TreeKey,
+    Version,
+    changes_of,
+    decide,
+    diff,
+    with_tree,
+)
+from holdfast.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, add, walk
+from holdfast.domain.rules.tree_index import IndexedSet, decide_quickly
+from holdfast.services.keep_rules import MOST_CHANGES, KeepRules
+from holdfast.services.rule_cache import RuleCache
+
+GOALS = {10_000: 100.0, 100_000: 5.0}
+PAUSE = 1.0
+CAUSES = [cause.value for cause in Cause]
+TASKS = 40
+GENERAL = 5
+ABORT = ExceptionType.ABORT
+
+
+def condition(chance: random.Random, many: int) -> tuple[str, dict[str, object]]:
+    """A condition, and a context on which it is true."""
+    cause, number = chance.choice(CAUSES), chance.randrange(many)
+    kind = chance.random()
+    told: dict[str, object] = {"cause": cause, "job.attempt": 1}
+    if kind < 0.40:
+        return f'cause == "{cause}" && pattern == "p{number}"', {**told, "pattern": f"p{number}"}
+    if kind < 0.60:
+        code, name = chance.randrange(1, 200), f"align_{number}"
+        text = f'cause == "{cause}" && evidence.exit_code == {code} && job.name == "{name}"'
+        return text, {**told, "evidence.exit_code": code, "job.name": name}
+    if kind < 0.75:
+        text = f'pattern == "p{number}" && job.attempt < {chance.randrange(2, 6)} && confidence > 0.5'
+        return text, {**told, "pattern": f"p{number}", "confidence": 0.9}
+    if kind < 0.85:
+        text = f'job.name == "align_{number}" && evidence.peak_memory != null && evidence.peak_memory > job.memory'
+        return text, {**told, "job.name": f"align_{number}", "evidence.peak_memory": 10, "job.memory": 5}
+    if kind < 0.95:
+        text = f'host.name == "node{number}" && evidence.log_tail.exists(line, line.contains("error {number}"))'
+        return text, {**told, "host.name": f"node{number}", "evidence.log_tail": ["x"] * 20 + [f"error {number}"]}
+    if kind < 0.97:
+        text = f'pattern in ["p{number}", "q{number}"] && job.attempt < 4'
+        return text, {**told, "pattern": f"q{number}"}
+    text = f'"team{number}" in job.labels && job.labels["team{number}"] == "yes"'
+    return text, {**told, "job.labels": {f"team{number}": "yes"}}
+
+
+def general(chance: random.Random) -> tuple[str, dict[str, object]]:
+    """A condition by which nothing can be looked up. There are a few in every tree, however large it is."""
+    many = chance.randrange(5, 50)
+    return f"history.cause_1h > {many * 100} && job.attempt > {many}", {
+        "history.cause_1h": many * 200,
+        "job.attempt": many + 1,
+    }
+
+
+def tree(chance: random.Random, count: int, prefix: str, told: list[dict[str, object]]) -> RuleTree:
+    """So many rules, one in five a refinement."""
+    rules = {ROOT: Rule(ROOT, "true", state=RuleState.ACTIVE)}
+    last, refined = ROOT, ""
+    for number in range(count):
+        text, context = condition(chance, max(count, 1000)) if number >= GENERAL else general(chance)
+        told.append(context)
+        name = f"{prefix}{number}"
+        on, true = (last, last == ROOT) if not refined else (refined, True)
+        rules[name] = Rule(name, text, Conclusion("hold"), RuleState.ACTIVE, parent=on)
+        above = rules[on]
+        links = {"true_child": name} if true else {"false_child": name}
+        rules[on] = Rule(
+            above.id, above.condition, above.conclusion, above.state, parent=above.parent,
+            true_child=links.get("true_child", above.true_child), false_child=links.get("false_child", above.false_child),
+        )  # fmt: skip
+        if refined:
+            refined = ""
+        else:
+            last = name
+            refined = name if chance.random() < 0.25 else ""
+    return RuleTree(rules)
+
+
+def sets_of(count: int, seed: int) -> tuple[list[RuleSet], list[Context]]:
+    chance, told = random.Random(seed), list[dict[str, object]]()
+    flow = RuleSet(RuleSetId("bench", Level.FLOW, "reads"))
+    for task in range(TASKS):
+        flow = with_tree(flow, TreeKey(ABORT, f"task{task}"), tree(chance, count // 100, f"f{task}-", told))
+    house = RuleSet(RuleSetId("bench", Level.DOMAIN, "house"))
+    house = with_tree(house, TreeKey(ABORT, "*"), tree(chance, count * 3 // 10, "d-", told))
+    packs = [
+        with_tree(RuleSet(RuleSetId("bench", Level.PACK, f"pack{n}")), TreeKey(ABORT, "*"), tree(chance, count * 6 // 100, f"p{n}-", told))
+        for n in range(5)
+    ]  # fmt: skip
+    strangers = [
+        {"cause": chance.choice(CAUSES), "pattern": "none", "job.name": "other", "host.name": "elsewhere", "job.attempt": 1}
+        for _ in range(200)
+    ]  # fmt: skip
+    contexts = [read_context(one)[0] for one in chance.sample(told, 200) + strangers]
+    chance.shuffle(contexts)
+    return [flow, house, *packs], contexts
+
+
+def measure(decisions: int, contexts: list[Context], ask: Callable[[Context], object]) -> dict[str, float]:
+    for context in contexts[:20]:
+        ask(context)
+    each: list[float] = []
+    for number in range(decisions):
+        context = contexts[number % len(contexts)]
+        since = time.perf_counter()
+        ask(context)
+        each.append((time.perf_counter() - since) * 1e6)
+    each.sort()
+    return {"mean": statistics.fmean(each), "p50": each[len(each) // 2], "p99": each[len(each) * 99 // 100]}
+
+
+async def pause(sets: list[RuleSet], conditions: CelConditions, added: int) -> dict[str, float]:
+    """The longest time for which the loop was held up while rules were added and every one was taken over by a copy."""
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = SqlJobStore(f"sqlite:///{Path(folder)}/jobs.db")
+        await jobs.open()
+        rules = KeepRules(SqlSlipStore(jobs.database))
+        house = sets[1]
+        current = RuleSet(house.id)
+        changes = diff(current, house)
+        # To begin with many. A set is not stored whole: the first versions leave trees that are whole only together.
+        for start in range(0, len(changes), MOST_CHANGES):
+            part = changes[start : start + MOST_CHANGES]
+            number = start // MOST_CHANGES + 1
+            await rules.store(Version(house.id, number, part, "bench", 0))
+        current = RuleSet(house.id, number, house.trees)
+        cache = RuleCache(rules, conditions)
+        await cache.refresh()
+        key = TreeKey(ABORT, "*")
+        longest: list[float] = []
+        reached: list[float] = []
+        on = walk(current.tree(key), lambda _: False, shadow=True)
+        for place in range(added):
+            before = current.tree(key)
+            name = f"new{place}"
+            grown = add(before, Rule(name, f'cause == "memory" && pattern == "new{place}"', Conclusion("hold")), on)
+            assert isinstance(grown, RuleTree)
+            version = Version(
+                house.id, current.version + 1, changes_of(key, before, grown, (on.last_tested, name)), "bench", 0
+            )
+            current = with_tree(current, key, grown)
+            on = replace(on, tree=grown, last_tested=name)
+            beat = asyncio.create_task(_longest_gap())
+            await asyncio.sleep(0)
+            since = time.perf_counter()
+            await rules.store(version)
+            await cache.refresh()
+            reached.append((time.perf_counter() - since) * 1000)
+            beat.cancel()
+            longest.append(await beat)
+            assert cache.known(house.id).version == version.number
+        quiet = asyncio.create_task(_longest_gap())
+        await asyncio.sleep(0.2)
+        quiet.cancel()
+        idle = await quiet
+        await jobs.close()
+    return {
+        "p50": statistics.median(longest),
+        "max": max(longest),
+        "idle": idle,
+        "taken_over": statistics.median(reached),
+    }
+
+
+async def _longest_gap() -> float:
+    longest, last = 0.0, time.perf_counter()
+    try:
+        while True:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+    except asyncio.CancelledError:
+        return longest * 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rules", default="10000,100000")
+    parser.add_argument("--decisions", type=int, default=4000)
+    parser.add_argument("--evaluated", type=int, default=20, help="decisions by the plain walk; 0: none")
+    parser.add_argument("--added", type=int, default=30)
+    asked = parser.parse_args()
+    facts: dict[str, object] = {}
+    reached = True
+    print(f"{'rules':>8} {'walk':>10} {'mean µs':>10} {'p50 µs':>10} {'p99 µs':>10}")
+    for count in map(int, asked.rules.split(",")):
+        sets, contexts = sets_of(count, seed=count)
+        conditions = CelConditions()
+        rules = sum(map(len, sets))
+        texts = {rule.condition for one in sets for each in one.trees.values() for rule in each.rules.values()}
+        since = time.perf_counter()
+        wrong = [text for text in texts if conditions.compile(text)]
+        assert not wrong, wrong[0]
+        compiled = time.perf_counter() - since
+        since = time.perf_counter()
+        indexed = [IndexedSet(one, lambda _: True) for one in sets]
+        built = time.perf_counter() - since
+
+        def quickly(
+            context: Context, indexed: list[IndexedSet] = indexed, conditions: CelConditions = conditions
+        ) -> object:
+            return decide_quickly(indexed, ABORT, "task7", context, conditions.over(context))
+
+        def plainly(context: Context, sets: list[RuleSet] = sets, conditions: CelConditions = conditions) -> object:
+            return decide(sets, ABORT, "task7", conditions.over(context))
+
+        arms = {"indexed": measure(asked.decisions, contexts, quickly)}
+        if asked.evaluated and count <= 10_000:
+            arms["evaluated"] = measure(asked.evaluated, contexts, plainly)
+            for context in contexts[:50]:
+                assert quickly(context) == plainly(context)
+        for name, figures in arms.items():
+            print(
+                f"{rules:>8} {name:>10} {figures['mean']:>10.1f} {figures['p50']:>10.1f} {figures['p99']:>10.1f}",
+                flush=True,
+            )
+        held_up = asyncio.run(pause(sets, conditions, asked.added))
+        print(
+            f"{rules:>8} rules: adding one holds the loop up for {held_up['p50']:.2f} ms, at most {held_up['max']:.2f}; stored and taken over"
+            f" in {held_up['taken_over']:.1f} ms; compiled in {compiled:.1f} s, indexed in {built:.2f} s",
+            flush=True,
+        )
+        facts[str(count)] = {"rules": rules, "decision": arms, "pause": held_up, "compiled": compiled, "indexed": built}
+        goal = GOALS.get(count)
+        if goal is not None:
+            met = arms["indexed"]["mean"] <= goal
+            reached = reached and met
+            print(f"{rules:>8} rules: ≤ {goal:g} µs a decision: {'reached' if met else 'not reached'}")
+        met = held_up["p50"] <= PAUSE
+        reached = reached and met
+        print(f"{rules:>8} rules: ≤ {PAUSE:g} ms of pause: {'reached' if met else 'not reached'}")
+    print(f"raw figures in {keep('rules', [], facts)}", file=sys.stderr)
+    leave(reached=reached)
+
+
+if __name__ == "__main__":
+    main()

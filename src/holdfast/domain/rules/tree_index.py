@@ -1,0 +1,214 @@
+"""A tree made ready to be walked quickly: rules that cannot be true are not even looked at.
+
+The rules that are each other's alternatives form a chain. A rule whose condition says `cause == "memory" && …` is false, and does not
+err, wherever the cause is another; so a walk jumps along the chain from one rule that may be true to the next. What it comes to is what
+the plain walk comes to, in every case, errors included; a test holds it to that.
+
+An index belongs to one thread and follows its tree: a rule that is added costs the same however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from heapq import merge
+from typing import Any
+
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.rules.condition import Erred, Evaluate, Verdict
+from holdfast.domain.rules.context import Context
+from holdfast.domain.rules.plain_condition import NOTHING, Conjunction, conjunction_of
+from holdfast.domain.rules.rule_set import Change, RuleSet, Ruling, SetWalk, TreeKey, keys_for
+from holdfast.domain.rules.rule_tree import ROOT, Rule, RuleState, RuleTree, Walk
+
+Compiles = Callable[[str], bool]
+"""Whether a text compiles; nothing is read off one that does not."""
+
+FEW = 8
+"""Up to so many changes an index follows one by one; after more it is made anew."""
+AT_ONCE = 250
+"""Rules that are taken in between two turns, where an index is made bit by bit."""
+_SORTED = 32
+_FINDS = frozenset({"==", "among", "has"})
+"""Comparisons that are true for few of the values that a field can have."""
+
+_read = lru_cache(maxsize=200_000)(conjunction_of)
+
+
+class _Chain:
+    """Rules that are each other's alternatives, in their order; and by what each is found."""
+
+    __slots__ = ("found_by", "found_in", "last_active", "others", "rules")
+
+    def __init__(self) -> None:
+        self.rules: list[tuple[str, Conjunction]] = []
+        self.found_by: dict[str, dict[object, list[int]]] = {}
+        """The places of rules by a field and the value that it must have."""
+        self.found_in: dict[str, dict[object, list[int]]] = {}
+        """The places of rules by a map and the key that it must have."""
+        self.others: list[int] = []
+        """The places of rules that must be looked at whatever the context is."""
+        self.last_active: str | None = None
+
+    def append(self, rule: Rule, known: Conjunction) -> None:
+        place = len(self.rules)
+        self.rules.append((rule.id, known))
+        if rule.state is RuleState.ACTIVE:
+            self.last_active = rule.id
+        rarest: list[list[int]] = [self.others]
+        fewest = -1
+        for field, sign, value, _ in known.comparisons:
+            if sign not in _FINDS:
+                continue
+            by_value = (self.found_in if sign == "has" else self.found_by).setdefault(field, {})
+            values = dict.fromkeys(value) if isinstance(value, tuple) else (value,)
+            lists = [by_value.setdefault(one, []) for one in values]
+            most = max(map(len, lists))
+            if fewest < 0 or most < fewest:
+                rarest, fewest = lists, most
+        for places in rarest:
+            places.append(place)
+
+    def candidates(self, context: Context) -> Iterable[int]:
+        """The places of all rules that may be true, or err, in their order."""
+        lists = [self.others] if self.others else []
+        for field, by_value in self.found_by.items():
+            places = by_value.get(context[field])
+            if places:
+                lists.append(places)
+        for field, by_key in self.found_in.items():
+            keys: Any = context[field]
+            lists += [by_key[key] for key in keys if key in by_key]
+        if len(lists) <= 1:
+            return lists[0] if lists else ()
+        if sum(map(len, lists)) <= _SORTED:
+            return sorted([place for places in lists for place in places])
+        return merge(*lists)
+
+
+class TreeIndex:
+    """A tree and what helps to walk it."""
+
+    __slots__ = ("_chain_of", "_chains", "_compiles", "tree")
+
+    def __init__(self, tree: RuleTree, compiles: Compiles) -> None:
+        self._compiles = compiles
+        for _ in self.build(tree):
+            pass
+
+    def build(self, tree: RuleTree) -> Iterator[None]:
+        """Make everything anew, bit by bit; nobody may walk before it is done."""
+        self.tree = tree
+        self._chains: dict[str, _Chain] = {}
+        self._chain_of: dict[str, _Chain] = {}
+        heads = [tree.root.true_child]
+        taken = 0
+        while heads:
+            coming = heads.pop()
+            chain: _Chain | None = None
+            while coming is not None:
+                rule = tree.rules[coming]
+                chain = self._take(rule, chain)
+                heads.append(rule.true_child)
+                coming = rule.false_child
+                taken += 1
+                if taken % AT_ONCE == 0:
+                    yield
+
+    def _take(self, rule: Rule, chain: _Chain | None) -> _Chain:
+        if chain is None:
+            chain = self._chains[rule.id] = _Chain()
+        chain.append(rule, _read(rule.condition) if self._compiles(rule.condition) else NOTHING)
+        self._chain_of[rule.id] = chain
+        return chain
+
+    def follows(self, tree: RuleTree, changes: Sequence[Change]) -> bool:
+        """Take over a few changes of the tree; False: they are no mere additions and promotions, and it must be built anew."""
+        added = [change.after for change in changes if change.before is None and change.after is not None]
+        for _, _, before, after in changes:
+            if after is None or (before is not None and before.condition != after.condition):
+                return False
+        if len(changes) > FEW or any(rule.true_child or rule.false_child for rule in added) or len(added) > 1:
+            return False
+        for _, _, before, after in changes:
+            if before is None or after is None:
+                continue
+            moved = (before.true_child, before.false_child) != (after.true_child, after.false_child)
+            if before.parent != after.parent or (moved and not added):
+                return False
+        self.tree = tree
+        for rule in added:
+            above = tree.rules[rule.parent or ROOT]
+            self._take(rule, None if above.true_child == rule.id else self._chain_of[above.id])
+        for _, rule_id, before, after in changes:
+            if before is not None and after is not None and before.state is not after.state:
+                chain = self._chain_of[rule_id]
+                active = (one for one, _ in reversed(chain.rules) if tree.rules[one].state is RuleState.ACTIVE)
+                chain.last_active = next(active, None)
+        return True
+
+    def walk(self, context: Context, evaluate: Evaluate, *, shadow: bool = False) -> Walk:
+        """What the plain walk comes to. The context must be a whole one, as `read_context` gives."""
+        rules = self.tree.rules
+        satisfied = tested = ROOT
+        head = rules[ROOT].true_child
+        while head is not None:
+            chain = self._chains[head]
+            ids = chain.rules
+            for place in chain.candidates(context):
+                name, known = ids[place]
+                rule = rules[name]
+                if rule.state is RuleState.SHADOW and not shadow:
+                    continue
+                answer: bool | Erred | None = known.answer(context)
+                if answer is None:
+                    answer = evaluate(rule.condition)
+                if answer is False:
+                    continue
+                if answer is not True:
+                    message = answer.message if isinstance(answer, Erred) else "the condition gave no truth value"
+                    return Walk(self.tree, satisfied, name, Verdict.ERROR, message, shadow)
+                satisfied = tested = name
+                head = rule.true_child
+                break
+            else:
+                tested = (ids[-1][0] if shadow else chain.last_active) or tested
+                break
+        return Walk(self.tree, satisfied, tested, Verdict.FALSE if satisfied == ROOT else Verdict.TRUE, "", shadow)
+
+
+class IndexedSet:
+    """A rule set whose trees are ready to be walked."""
+
+    __slots__ = ("indexes", "rule_set", "shadowed")
+
+    def __init__(self, rule_set: RuleSet, compiles: Compiles) -> None:
+        self.rule_set = rule_set
+        self.indexes: dict[TreeKey, TreeIndex] = {
+            key: TreeIndex(tree, compiles) for key, tree in rule_set.trees.items()
+        }
+        self.shadowed = any(tree.shadowed for tree in rule_set.trees.values())
+
+
+def decide_quickly(
+    sets: Sequence[IndexedSet],
+    type_: ExceptionType,
+    task: str,
+    context: Context,
+    evaluate: Evaluate,
+    *,
+    shadow: bool = False,
+) -> Ruling:
+    """What `decide` decides."""
+    walks: list[SetWalk] = []
+    keys = keys_for(type_, task)
+    for one in sets:
+        for key in keys:
+            index = one.indexes.get(key)
+            if index is None:
+                continue
+            done = index.walk(context, evaluate, shadow=shadow)
+            walks.append(SetWalk(one.rule_set.id, one.rule_set.version, key, done))
+            if done.verdict is not Verdict.FALSE:
+                return Ruling(tuple(walks))
+    return Ruling(tuple(walks))

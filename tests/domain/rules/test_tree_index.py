@@ -1,0 +1,164 @@
+"""The quick walk comes to what the plain walk comes to, with real conditions, errors included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.domain.rules.generated import states
+
+from holdfast.adapters.cel.conditions import CelConditions
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.rules.context import Context, read_context
+from holdfast.domain.rules.plain_condition import NOTHING, conjunction_of
+from holdfast.domain.rules.rule_set import Level, RuleSet, RuleSetId, TreeKey, changes_of, decide, with_tree
+from holdfast.domain.rules.rule_tree import Conclusion, Rule, RuleState, RuleTree, add, walk, with_rules
+from holdfast.domain.rules.tree_index import IndexedSet, TreeIndex, decide_quickly
+
+CONDITIONS = CelConditions()
+
+PARTS = (
+    'cause == "memory"', 'cause == "disk"', "cause == 'time'", 'cause != "memory"', "job.attempt == 1", "job.attempt < 2",
+    "job.attempt >= 2", "evidence.exit_code == 137", "evidence.exit_code > 100", "evidence.exit_code != null",
+    "evidence.exit_code == null", "evidence.exit_code != 137", "host.closed", "!host.closed", "confidence > 0.5",
+    "evidence.wall_time < 10.5", 'pattern == "a && b"', 'pattern == "x || y"', "case.data.a == 1", 'items["a"] == "running"',
+    'cause in ["memory", "disk"]', 'pattern in ["a && b"]', '"a" in items', '"a" in case.data', "'b' in items", '"q" in job.labels',
+    'job.labels["q"] == "long"', '"q" in job.labels && job.labels["q"] == "long"', 'cause in ["disk", "disk"]',
+    'evidence.log_tail.exists(l, l == "x")', "1 / (job.attempt - 1) == 1", '(cause == "memory" || job.attempt == 2)', "no.such == 1",
+)  # fmt: skip
+
+texts = st.one_of(
+    st.lists(st.sampled_from(PARTS), min_size=1, max_size=3).map(" && ".join),
+    st.tuples(st.sampled_from(PARTS), st.sampled_from(PARTS)).map(" || ".join),
+    st.tuples(st.sampled_from(PARTS), st.sampled_from(PARTS)).map(lambda two: f"{two[0]} ? {two[1]} : true"),
+)
+
+told = st.fixed_dictionaries(
+    {},
+    optional={
+        "cause": st.sampled_from(["memory", "disk", "time"]),
+        "job.attempt": st.integers(0, 3),
+        "evidence.exit_code": st.sampled_from([None, 1, 100, 137]),
+        "evidence.wall_time": st.sampled_from([None, 1.0, 10.5]),
+        "host.closed": st.booleans(),
+        "confidence": st.sampled_from([0.0, 0.5, 0.9]),
+        "pattern": st.sampled_from(["a && b", "x || y", ""]),
+        "case.data": st.sampled_from([{}, {"a": 1}, {"a": "1"}]),
+        "job.labels": st.sampled_from([{}, {"q": "long"}, {"q": "short", "b": "x"}]),
+        "items": st.sampled_from([{}, {"a": "running"}]),
+        "evidence.log_tail": st.sampled_from([[], ["x"], ["y"]]),
+    },
+)
+contexts = told.map(lambda values: read_context(values)[0])
+
+
+@given(st.sampled_from(PARTS) | texts, contexts)
+@settings(max_examples=400)
+def test_what_is_read_off_a_text_is_what_the_language_says(text: str, context: Context) -> None:
+    if CONDITIONS.compile(text):
+        return
+    quick = conjunction_of(text).answer(context)
+    if quick is not None:
+        assert quick is CONDITIONS.over(context)(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'cause == "a" || cause == "b"', 'cause == "a" ? true : false', 'cause == r"a"', 'cause == "a\\n"', "cause == '''a'''",
+        'cause == "a" // && job.attempt == 1', "cause == 1", "job.attempt == 1.5", "confidence == 1", "unknown == 1", "items == 1",
+        'cause < "b"', "job.attempt == null", "evidence.exit_code < null", "job.attempt == 9999999999999999999", "job.`attempt` == 1",
+    ],
+)  # fmt: skip
+def test_nothing_is_read_off_what_is_not_plain(text: str) -> None:
+    assert conjunction_of(text) == NOTHING
+
+
+def test_the_plain_parts_of_a_conjunction_are_read_off() -> None:
+    read = conjunction_of('cause == "memory" && (job.attempt == 1 || host.closed)\n && evidence.exit_code>100')
+    assert [(one.field, one.sign, one.value) for one in read.comparisons] == [
+        ("cause", "==", "memory"),
+        ("evidence.exit_code", ">", 100),
+    ]
+    assert not read.whole
+    assert conjunction_of('cause == "memory" && !host.closed').whole
+
+
+def _grown(drafts: list[tuple[str, Context, RuleState]], index: TreeIndex | None = None) -> RuleTree:
+    """A tree grown rule by rule; an index that is given follows it."""
+    tree = RuleTree()
+    for number, (condition, cornerstone, state) in enumerate(drafts):
+        on = walk(tree, CONDITIONS.over(cornerstone), shadow=True)
+        rule = Rule(f"r{number}", condition, Conclusion(f"do-{number}"), state)
+        grown = add(tree, rule, on)
+        if not isinstance(grown, RuleTree):
+            continue
+        if index is not None:
+            assert index.follows(
+                grown, changes_of(TreeKey(ExceptionType.ABORT, "*"), tree, grown, (on.last_tested, rule.id))
+            )
+        tree = grown
+    return tree
+
+
+def _compiles(text: str) -> bool:
+    return not CONDITIONS.compile(text)
+
+
+drafts = st.lists(st.tuples(texts, contexts, states), max_size=14)
+
+
+@given(drafts, st.lists(contexts, min_size=1, max_size=5))
+@settings(max_examples=150)
+def test_the_quick_walk_comes_to_what_the_plain_walk_comes_to(
+    rules: list[tuple[str, Context, RuleState]], asked: list[Context]
+) -> None:
+    following = TreeIndex(RuleTree(), _compiles)
+    tree = _grown(rules, following)
+    for index in (TreeIndex(tree, _compiles), following):
+        assert index.tree == tree
+        for context in asked:
+            for shadow in (False, True):
+                plain = walk(tree, CONDITIONS.over(context), shadow=shadow)
+                quick = index.walk(context, CONDITIONS.over(context), shadow=shadow)
+                assert quick == plain
+                assert (quick.conclusion, quick.path) == (plain.conclusion, plain.path)
+
+
+@given(drafts.filter(bool), contexts, st.data())
+@settings(max_examples=60)
+def test_an_index_follows_promotions_and_says_when_it_cannot_follow(
+    rules: list[tuple[str, Context, RuleState]], context: Context, data: st.DataObject
+) -> None:
+    tree = _grown(rules)
+    index = TreeIndex(tree, _compiles)
+    key = TreeKey(ExceptionType.ABORT, "*")
+    chosen = data.draw(st.sampled_from([rule for rule in tree.rules.values() if rule.id != "root"]))
+    other = RuleState.SHADOW if chosen.state is RuleState.ACTIVE else RuleState.ACTIVE
+    promoted = with_rules(tree, replace(chosen, state=other))
+    assert index.follows(promoted, changes_of(key, tree, promoted, (chosen.id,)))
+    for shadow in (False, True):
+        assert index.walk(context, CONDITIONS.over(context), shadow=shadow) == walk(
+            promoted, CONDITIONS.over(context), shadow=shadow
+        )
+    reworded = with_rules(promoted, replace(chosen, condition="false"))
+    assert not index.follows(reworded, changes_of(key, promoted, reworded, (chosen.id,)))
+    assert index.tree is promoted
+
+
+@given(st.lists(drafts, min_size=1, max_size=3), contexts, st.booleans())
+@settings(max_examples=60)
+def test_the_quick_decision_is_the_plain_one(
+    several: list[list[tuple[str, Context, RuleState]]], context: Context, shadow: bool
+) -> None:
+    sets = []
+    for place, rules in enumerate(several):
+        key = TreeKey(ExceptionType.ABORT, "*" if place % 2 else "align")
+        sets.append(with_tree(RuleSet(RuleSetId("lab", Level.PACK, str(place))), key, _grown(rules)))
+    evaluate = CONDITIONS.over(context)
+    quick = decide_quickly(
+        [IndexedSet(one, _compiles) for one in sets], ExceptionType.ABORT, "align", context, evaluate, shadow=shadow
+    )
+    assert quick == decide(sets, ExceptionType.ABORT, "align", evaluate, shadow=shadow)
