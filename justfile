@@ -110,7 +110,7 @@ exlet-schema:
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
-# Measure: claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, executor, opensearch_adapter, sql_adapter.
+# Measure: claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, executor, rules, opensearch_adapter, sql_adapter.
 bench name *args:
     eval "$(scripts/servers env)" && uv run python -m bench.{{ name }} {{ args }}
 
@@ -123,6 +123,7 @@ bench-smoke:
     BENCH_SMOKE=1 just bench durable --shared --jobs 600 --bare 10 --rounds 1
     BENCH_SMOKE=1 just bench start_latency --shared --rounds 2
     BENCH_SMOKE=1 just bench executor --calls 200 --rounds 1
+    BENCH_SMOKE=1 just bench rules --rules 1000 --decisions 200 --added 3
 
 # A new user's first ten minutes: the README's commands in a clean environment.
 quickstart:

@@ -297,6 +297,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._do()
 
+    def do_DELETE(self) -> None:
+        self._do()
+
     def _do(self) -> None:
         length = int(self.headers.get("content-length") or 0)
         body = json.loads(self.rfile.read(length)) if length else None

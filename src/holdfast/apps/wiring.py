@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import structlog
 
 from holdfast.adapters.cel.conditions import CelConditions
+from holdfast.adapters.cel.sandbox import CelSandbox
 from holdfast.adapters.httpx.notify import HttpxNotify
 from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
 from holdfast.adapters.prometheus.metrics import Sample
@@ -37,6 +38,7 @@ from holdfast.ports.slip_store import SlipStore
 from holdfast.services.bind_worklets import BindWorklets
 from holdfast.services.claim_jobs import ClaimJobs
 from holdfast.services.decide_faults import DecideFaults
+from holdfast.services.edit_rules import EditRules
 from holdfast.services.end_jobs import EndJobs
 from holdfast.services.find_outputs import FindOutputs
 from holdfast.services.flow_ends import FlowEnds
@@ -266,6 +268,10 @@ class ServerParts:
         self.worklets = BindWorklets(parts.slips, parts.flows)
         self.gates = KeepGates(parts.slips, changed=self.claims.windows.look_anew)
         self.claims.windows.gated = self.gates.gated
+        self.conditions, self.trying = CelConditions(), CelSandbox()
+        self.rules = KeepRules(parts.slips)
+        self.rule_cache = RuleCache(KeepRules(parts.slips), self.conditions)
+        self.edit_rules = EditRules(self.rules, self.conditions, self.trying, clock, parts.ids.job)
         writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
@@ -276,6 +282,7 @@ class ServerParts:
             "beats": self.beats.run,
             "channels": self.channels.run,
             "gates": self.gates.run,
+            "rules": self.rule_cache.run,
         }
         if self.parts.relay is not None:
             loops["hints"] = self.parts.relay.run_hints

@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 
 import httpx
 
-from holdfast.client import calls, case_calls, incident_calls
+from holdfast.client import calls, case_calls, incident_calls, rule_calls
 from holdfast.client.answers import (
     Accepted,
     CasePage,
@@ -246,6 +246,43 @@ class HoldfastClient:
     def verb(self, case: str, kind: str, *, item: str = "", key: str | None = None, **more: object) -> Json:
         """Steer a case or one of its items; see the HTTP interface."""
         return self.send(case_calls.verb(case, kind, item=item, key=key, **more))
+
+    def rule_sets(self) -> list[Json]:
+        return self.send(rule_calls.rule_sets())
+
+    def rule_context(self) -> list[Json]:
+        """Every field that a condition may ask about."""
+        return self.send(rule_calls.rule_context())
+
+    def rule_set(self, name: str, version: int | None = None) -> Json:
+        """A rule set such as `domain/house`, whole."""
+        return self.send(rule_calls.rule_set(name, version))
+
+    def rule(self, rule_set: str, rule: str) -> Json:
+        return self.send(rule_calls.rule(rule_set, rule))
+
+    def add_rule(self, rule_set: str, draft: Mapping[str, object]) -> Json:
+        """Add a rule for its cornerstone, as a shadow; see `rule_calls.add_rule`."""
+        return self.send(rule_calls.add_rule(rule_set, draft))
+
+    def set_rule_state(self, rule_set: str, rule: str, state: str) -> Json:
+        return self.send(rule_calls.set_rule_state(rule_set, rule, state))
+
+    def remove_rule(self, rule_set: str, rule: str, *, confirmed: bool = False) -> Json:
+        return self.send(rule_calls.remove_rule(rule_set, rule, confirmed=confirmed))
+
+    def rule_versions(self, rule_set: str) -> list[Json]:
+        return self.send(rule_calls.rule_versions(rule_set))
+
+    def rule_diff(self, rule_set: str, old: int, new: int | None = None) -> list[Json]:
+        return self.send(rule_calls.rule_diff(rule_set, old, new))
+
+    def roll_back_rules(self, rule_set: str, version: int) -> Json:
+        return self.send(rule_calls.roll_back_rules(rule_set, version))
+
+    def ask_rules(self, question: Mapping[str, object]) -> Json:
+        """What the rules would say; see `rule_calls.ask_rules`. Nothing is done."""
+        return self.send(rule_calls.ask_rules(question))
 
     @contextmanager
     def stream(

@@ -24,6 +24,7 @@ from holdfast.apps.cli.jobs import jobs
 from holdfast.apps.cli.logs import logs
 from holdfast.apps.cli.packs import packs
 from holdfast.apps.cli.queue import queue
+from holdfast.apps.cli.rules import rules
 from holdfast.apps.cli.run import run, watch
 from holdfast.apps.cli.steer import cancel, force_complete, force_fail, hold, release, retry
 from holdfast.apps.cli.story import story
@@ -35,7 +36,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions
 JOBS = "Jobs"
 STEER = "Steer jobs"
 FLOWS = "Flows"
-FAULTS = "Causes of faults"
+FAULTS = "Faults and rules"
 LOOK = "Look at the installation"
 
 # What follows the first word of the command belongs to it, options included.
@@ -44,7 +45,7 @@ _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     JOBS: (queue, jobs, describe, story, logs, wait),
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
     FLOWS: (run, watch, cases, history, graph, check),
-    FAULTS: (inbox, explain, classify, packs),
+    FAULTS: (inbox, explain, classify, packs, rules),
     LOOK: (pilots, alerts, events, status, brake, audit, link, config),
 }
 for panel, functions in _ROOMS.items():

@@ -23,6 +23,7 @@ from holdfast.apps.server import (
     pilot_routes,
     place_routes,
     problems,
+    rule_routes,
     watch_routes,
 )
 from holdfast.apps.server.description import describe
@@ -50,6 +51,7 @@ def make_app(services: ServerParts) -> FastAPI:
             await stop(loops)
             with suppress(Exception):
                 await services.parts.pilots.drop_sheets(services.name)
+            await services.trying.close()
             await services.parts.store.close()
 
     app = FastAPI(
@@ -72,6 +74,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(audit_routes.router)
     app.include_router(place_routes.router)
     app.include_router(incident_routes.router)
+    app.include_router(rule_routes.router)
     app.include_router(pilot_routes.router)
     app.include_router(watch_routes.router)
     app.include_router(page_routes.router)

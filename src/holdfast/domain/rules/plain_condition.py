@@ -30,7 +30,7 @@ _AMONG = re.compile(
     r"""\s*(?P<name>[A-Za-z_][\w.]*)\s+in\s+\[(?P<texts>\s*"[^"\\\n]*"\s*(?:,\s*"[^"\\\n]*"\s*)*)\]\s*"""
 )
 _TRUTH = re.compile(r"\s*(?P<no>!?)\s*(?P<name>[A-Za-z_][\w.]*)\s*")
-_STRANGE = re.compile(r"""//|\\|`|'''|\"""|[rRbB]+['"]""")
+_STRANGE = re.compile(r"""//|\\|`|'''|\"""|(?<!\w)[rRbB]{1,2}['"]""")
 """Comments and the rarer ways to write a text: left to the language."""
 _WORDS = {"true": True, "false": False, "null": None}
 

@@ -1,0 +1,320 @@
+"""`holdfast rules`: look at rules, add one for a case that is there, promote it, go back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.apps.cli import neutral
+from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.exit_codes import ExitCode
+from holdfast.apps.cli.session import Session
+
+ACTIONS = (
+    "list",
+    "show",
+    "fields",
+    "test",
+    "explain",
+    "add",
+    "promote",
+    "demote",
+    "remove",
+    "versions",
+    "diff",
+    "rollback",
+)
+
+
+def rules(
+    session: Session,
+    action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), help="What to do.")] = "list",
+    named: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SET",
+            help="The rule set: domain/house unless named, flow/NAME or pack/NAME; `test` asks all that apply.",
+        ),
+    ] = None,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RULE|VERSION…",
+            help="The rule to show, explain, promote, demote or remove; the version or two to diff or go back to.",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="For `add` the rule, for `test` the context, as JSON or YAML; - reads stdin.",
+        ),
+    ] = None,
+    incident: Annotated[
+        str | None,
+        typer.Option("--from", metavar="INCIDENT", help="For `add` and `test`: the incident to take the context from."),
+    ] = None,
+    type_: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help="The type of exception, such as abort.")
+    ] = None,
+    task: Annotated[str, typer.Option("--task", metavar="TASK", help="The task; nothing: any.")] = "",
+    flow: Annotated[
+        str, typer.Option("--flow", metavar="NAME", help="For `test`: the flow whose own rules come first.")
+    ] = "",
+    condition: Annotated[
+        str | None, typer.Option("--if", metavar="CONDITION", help="For `add`: the condition.")
+    ] = None,
+    exlet: Annotated[
+        str | None, typer.Option("--then", metavar="EXLET", help="For `add`: the exlet by its name.")
+    ] = None,
+    why: Annotated[str | None, typer.Option("--because", metavar="TEXT", help="For `add`: why, in your words.")] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="N", help="For `show` and `test`: this version of the set.")
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Go on although earlier cornerstones are answered otherwise.")
+    ] = False,
+) -> int:
+    """Rules that answer exceptions: `list` the sets, `show` one, `test` what they say, `add` one for an incident, `promote` it to act, `diff`, `rollback`.
+
+    holdfast rules show domain/house
+    """
+    if action not in ACTIONS:
+        raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}")
+    rule_set = named or "domain/house"
+    if "/" not in rule_set:
+        raise typer.BadParameter(f"{rule_set!r} names no rule set; write domain/house, flow/NAME or pack/NAME")
+    words = what or []
+    match action:
+        case "list":
+            return _list(session)
+        case "fields":
+            return _fields(session)
+        case "show" | "explain":
+            return _rule(session, rule_set, words[0]) if words else _show(session, rule_set, version)
+        case "test":
+            question = {
+                "type": type_,
+                "task": task,
+                "flow": flow,
+                "incident": incident,
+                "rule_set": named,
+                "version": version,
+            }
+            return _test(session, question, _read(file) if file is not None else None)
+        case "add":
+            return _add(session, rule_set, _draft(file, type_, task, condition, exlet, why, incident), yes=yes)
+        case "promote" | "demote" | "remove":
+            return _steer(session, action, rule_set, words, yes=yes)
+        case "versions":
+            return _versions(session, rule_set)
+        case "diff":
+            return _diff(session, rule_set, _numbers(words))
+        case _:
+            return _back(session, rule_set, _numbers(words))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    from holdfast.formats.yaml_text import MAX_BYTES, read_yaml
+
+    text = sys.stdin.read(MAX_BYTES + 1) if str(file) == "-" else file.read_text(encoding="utf-8")
+    found = read_yaml(text)
+    if found.findings or not isinstance(found.value, dict):
+        why = found.findings[0].message if found.findings else "there is no record in it"
+        raise typer.BadParameter(f"{file}: {why}")
+    return found.value
+
+
+def _draft(
+    file: Path | None,
+    type_: str | None,
+    task: str,
+    condition: str | None,
+    exlet: str | None,
+    why: str | None,
+    incident: str | None,
+) -> dict[str, Any]:
+    draft = _read(file) if file is not None else {}
+    given = {"type": type_, "task": task or None, "condition": condition, "description": why, "cornerstone": incident}
+    draft |= {name: value for name, value in given.items() if value is not None}
+    if exlet is not None:
+        draft["conclusion"] = {"exlet": exlet}
+    for name, option in (
+        ("type", "--type"),
+        ("condition", "--if"),
+        ("conclusion", "--then"),
+        ("cornerstone", "--from"),
+    ):
+        if name not in draft:
+            raise typer.BadParameter(f"the rule has no {name}; give {option} or a file with it")
+    return draft
+
+
+def _numbers(words: list[str]) -> list[int]:
+    try:
+        return [int(word) for word in words]
+    except ValueError as error:
+        raise typer.BadParameter(f"{error.args[0]}: versions are numbers") from error
+
+
+def _list(session: Session) -> int:
+    found = session.client.rule_sets()
+    if session.out.as_json:
+        session.out.document({"rule_sets": found})
+        return ExitCode.OK
+    columns = [Column("SET"), Column("VERSION", right=True), Column("RULES", right=True)]
+    rows = [[f"{one['level']}/{one['name']}", str(one["version"]), str(one["rules"])] for one in found]
+    for line in table(columns, rows, paint=session.out.paint):
+        session.out.data(line)
+    if not rows:
+        session.out.say(
+            "There are no rules yet. To write one for an incident: holdfast rules add domain/house --from INCIDENT --type abort --if CONDITION --then EXLET"
+        )
+    return ExitCode.OK
+
+
+def _fields(session: Session) -> int:
+    found = session.client.rule_context()
+    if session.out.as_json:
+        session.out.document({"fields": found})
+        return ExitCode.OK
+    rows = [[one["name"], one["type"] + (" or null" if one["optional"] else ""), one["words"]] for one in found]
+    for line in table([Column("FIELD"), Column("TYPE"), Column("MEANING")], rows, paint=session.out.paint):
+        session.out.data(line)
+    return ExitCode.OK
+
+
+def _show(session: Session, rule_set: str, version: int | None) -> int:
+    found = session.client.rule_set(rule_set, version)
+    if session.out.as_json:
+        session.out.document(found)
+        return ExitCode.OK
+    session.out.data(session.out.paint(f"{rule_set}, version {found['version']}, {found['rules']} rules", "bold"))
+    for tree in found["trees"]:
+        session.out.data()
+        session.out.data(session.out.paint(neutral.line(f"{tree['type']} {tree['task']}".strip()), "cyan"))
+        for rule, line in zip(tree["rules"], tree["words"], strict=True):
+            session.out.data(f"  {neutral.line(line)}  {session.out.paint(rule['id'][:8], 'dim')}")
+    return ExitCode.OK
+
+
+def _whole(session: Session, rule_set: str, prefix: str) -> str:
+    """The id of the rule that begins so."""
+    trees = session.client.rule_set(rule_set)["trees"]
+    found = [rule["id"] for tree in trees for rule in tree["rules"] if rule["id"].startswith(prefix)]
+    if len(found) != 1:
+        raise typer.BadParameter(f"{len(found)} rules of {rule_set} begin with {prefix!r}")
+    return str(found[0])
+
+
+def _rule(session: Session, rule_set: str, name: str) -> int:
+    found = session.client.rule(rule_set, _whole(session, rule_set, name))
+    if session.out.as_json:
+        session.out.document({"rule": found})
+        return ExitCode.OK
+    session.out.data(neutral.line(found["effective"]))
+    for key in ("id", "type", "task", "state", "condition", "does", "cornerstone", "author", "description"):
+        if found.get(key):
+            session.out.data(f"  {session.out.paint(key, 'dim')}  {neutral.line(str(found[key]))}")
+    return ExitCode.OK
+
+
+def _test(session: Session, question: dict[str, Any], told: dict[str, Any] | None) -> int:
+    asked = {name: value for name, value in question.items() if value not in (None, "")}
+    if told is not None:
+        asked["context"] = told
+    if told is None and question["incident"] is None:
+        raise typer.BadParameter("give the context with --file, or an incident with --from")
+    found = session.client.ask_rules(asked)
+    if session.out.as_json:
+        session.out.document(found)
+    else:
+        for line in found["words"]:
+            session.out.data(neutral.line(line))
+        conclusion = found["active"]["conclusion"]
+        if conclusion is not None:
+            session.out.data(f"conclusion: {neutral.line(json.dumps(conclusion))}")
+        for line in found["problems"]:
+            session.out.say(neutral.line(f"context: {line}"))
+    return ExitCode.FAILED if found["verdict"] == "error" else ExitCode.OK
+
+
+def _add(session: Session, rule_set: str, draft: dict[str, Any], *, yes: bool) -> int:
+    return _done(
+        session,
+        session.client.add_rule(rule_set, {**draft, "confirmed": yes or draft.get("confirmed", False)}),
+        "added, as a shadow",
+    )
+
+
+def _steer(session: Session, action: str, rule_set: str, words: list[str], *, yes: bool) -> int:
+    if len(words) != 1:
+        raise typer.BadParameter(f"name the rule to {action}")
+    name = _whole(session, rule_set, words[0])
+    if action == "remove":
+        return _done(session, session.client.remove_rule(rule_set, name, confirmed=yes), "removed")
+    state = "active" if action == "promote" else "shadow"
+    return _done(session, session.client.set_rule_state(rule_set, name, state), f"{name[:8]} is {state}")
+
+
+def _done(session: Session, done: dict[str, Any], word: str) -> int:
+    if session.out.as_json:
+        session.out.document(done)
+        return ExitCode.OK
+    if done["rule"]:
+        session.out.data(done["rule"])
+    for one in done["overturned"]:
+        session.out.say(
+            neutral.line(f"cornerstone {one['cornerstone']}: {one['before']} answered it, {one['after']} does now")
+        )
+    session.out.say(f"{word}; the set is at version {done['version']}")
+    return ExitCode.OK
+
+
+def _versions(session: Session, rule_set: str) -> int:
+    found = session.client.rule_versions(rule_set)
+    if session.out.as_json:
+        session.out.document({"versions": found})
+        return ExitCode.OK
+    columns = [
+        Column("VERSION", right=True),
+        Column("AT"),
+        Column("BY"),
+        Column("CHANGES", right=True),
+        Column("NOTE", widest=60),
+    ]
+    rows = [[str(one["number"]), one["at"], one["by"], str(one["changes"]), one["note"]] for one in found]
+    for line in table(columns, rows, paint=session.out.paint):
+        session.out.data(line)
+    return ExitCode.OK
+
+
+def _diff(session: Session, rule_set: str, numbers: list[int]) -> int:
+    if not 1 <= len(numbers) <= 2:
+        raise typer.BadParameter("name the older version, and perhaps the newer")
+    found = session.client.rule_diff(rule_set, numbers[0], numbers[1] if len(numbers) > 1 else None)
+    if session.out.as_json:
+        session.out.document({"changes": found})
+        return ExitCode.OK
+    for one in found:
+        rule = one.get("after") or one["before"]
+        sign, colour = {"added": ("+", "green"), "removed": ("-", "red")}.get(one["change"], ("~", "yellow"))
+        line = f"{sign} {one['change']} {one['rule'][:8]} {one['type']} {one['task']}: if {rule['condition']}"
+        session.out.data(session.out.paint(neutral.line(line), colour))
+    if not found:
+        session.out.say("They do not differ.")
+    return ExitCode.OK
+
+
+def _back(session: Session, rule_set: str, numbers: list[int]) -> int:
+    if len(numbers) != 1:
+        raise typer.BadParameter("name the version to go back to")
+    return _done(
+        session, session.client.roll_back_rules(rule_set, numbers[0]), f"everything is as in version {numbers[0]}"
+    )
