@@ -112,13 +112,13 @@ class RuleCache:
     async def _indexed(self, rule_set: RuleSet) -> IndexedSet:
         ready = IndexedSet(RuleSet(rule_set.id), self._compiles)
         for key, tree in rule_set.trees.items():
-            await self._build(ready, key, tree)
+            ready.indexes[key] = await self._built(tree)
         ready.rule_set = rule_set
         ready.shadowed = any(tree.shadowed for tree in rule_set.trees.values())
         return ready
 
-    async def _build(self, ready: IndexedSet, key: TreeKey, tree: RuleTree) -> None:
-        """Bit by bit, beside what else there is to do; put in its place when it is whole."""
+    async def _built(self, tree: RuleTree) -> TreeIndex:
+        """Bit by bit, beside what else there is to do."""
         for place, rule in enumerate(tree.rules.values()):
             self._compiles(rule.condition)
             if place % COMPILED_AT_ONCE == COMPILED_AT_ONCE - 1:
@@ -126,20 +126,28 @@ class RuleCache:
         index = TreeIndex(_EMPTY, self._compiles)
         for _ in index.build(tree):
             await asyncio.sleep(0)
-        ready.indexes[key] = index
+        return index
 
     async def _followed(self, known: IndexedSet, later: RuleSet, changes: Sequence[Change]) -> IndexedSet:
         for change in changes:
             if change.after is not None:
                 self._compiles(change.after.condition)
-        for key in dict.fromkeys(change.key for change in changes):
-            tree = later.trees.get(key)
-            mine = [change for change in changes if change.key == key]
-            index = known.indexes.get(key)
-            if tree is None:
+        by_key: dict[TreeKey, list[Change]] = {}
+        for change in changes:
+            by_key.setdefault(change.key, []).append(change)
+        built = {
+            key: await self._built(later.trees[key])
+            for key, mine in by_key.items()
+            if key in later.trees and (key not in known.indexes or not TreeIndex.can_follow(mine))
+        }
+        # From here on nothing is waited for: nobody decides by one tree of before and another of after.
+        for key, mine in by_key.items():
+            if key not in later.trees:
                 known.indexes.pop(key, None)
-            elif index is None or not index.follows(tree, mine):
-                await self._build(known, key, tree)
+            elif key in built:
+                known.indexes[key] = built[key]
+            else:
+                known.indexes[key].follow(later.trees[key], mine)
         known.rule_set = later
         if any(change.after is not None and change.after.state is RuleState.SHADOW for change in changes):
             known.shadowed = True

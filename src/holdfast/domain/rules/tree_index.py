@@ -122,30 +122,35 @@ class TreeIndex:
         self._chain_of[rule.id] = chain
         return chain
 
-    def follows(self, tree: RuleTree, changes: Sequence[Change]) -> bool:
-        """Take over a few changes of the tree; False: they are no mere additions and promotions, and it must be built anew."""
+    @staticmethod
+    def can_follow(changes: Sequence[Change]) -> bool:
+        """Whether these are a mere addition or promotions; after any other changes it must be built anew."""
         added = [change.after for change in changes if change.before is None and change.after is not None]
-        for _, _, before, after in changes:
-            if after is None or (before is not None and before.condition != after.condition):
-                return False
-        if len(changes) > FEW or any(rule.true_child or rule.false_child for rule in added) or len(added) > 1:
+        if len(changes) > FEW or len(added) > 1 or any(rule.true_child or rule.false_child for rule in added):
             return False
         for _, _, before, after in changes:
-            if before is None or after is None:
+            if after is None:
+                return False
+            if before is None:
                 continue
             moved = (before.true_child, before.false_child) != (after.true_child, after.false_child)
-            if before.parent != after.parent or (moved and not added):
+            if before.condition != after.condition or before.parent != after.parent or (moved and not added):
                 return False
+        return True
+
+    def follow(self, tree: RuleTree, changes: Sequence[Change]) -> None:
+        """Take over a few changes of the tree, which it can follow."""
         self.tree = tree
-        for rule in added:
-            above = tree.rules[rule.parent or ROOT]
-            self._take(rule, None if above.true_child == rule.id else self._chain_of[above.id])
-        for _, rule_id, before, after in changes:
-            if before is not None and after is not None and before.state is not after.state:
-                chain = self._chain_of[rule_id]
+        for _, name, before, after in changes:
+            if after is None:
+                continue
+            if before is None:
+                above = tree.rules[after.parent or ROOT]
+                self._take(after, None if above.true_child == name else self._chain_of[above.id])
+            elif before.state is not after.state:
+                chain = self._chain_of[name]
                 active = (one for one, _ in reversed(chain.rules) if tree.rules[one].state is RuleState.ACTIVE)
                 chain.last_active = next(active, None)
-        return True
 
     def walk(self, context: Context, evaluate: Evaluate, *, shadow: bool = False) -> Walk:
         """What the plain walk comes to. The context must be a whole one, as `read_context` gives."""
