@@ -8,6 +8,7 @@ import httpx
 import pytest
 from tests.server.asks import problem, steer, submit_one
 from tests.server.running import RunningServer
+from tests.server.test_rules import MEMORY, added
 
 from holdfast.domain.faults.brakes import Brake, Granted, Refused, Request
 from holdfast.domain.faults.storm import Sign
@@ -128,3 +129,16 @@ async def test_the_log_is_a_chain_that_can_be_checked_from_outside(
     assert [one["number"] for one in await log(oscar, limit=2)] == [5, 6]
     assert check_public([*entries[:2], entries[2] | {"why": "another"}, *entries[3:]]).broken == 3
     assert await log(server.person("operator", tenant=f"{tenant}-x")) == [], "each tenant has its own"
+
+
+async def test_changes_of_rules_are_written_down(server: RunningServer, tenant: str) -> None:
+    ann = server.person("operator", tenant=tenant, subject="ann")
+    rule = await added(ann, 'cause == "memory"', MEMORY, description="too little memory")
+    await ann.post(f"/v1/rules/domain/house/rules/{rule}/state", json={})
+    await ann.post("/v1/rules/domain/house/rollback", json={"version": 1})
+    await ann.delete(f"/v1/rules/domain/house/rules/{rule}", params={"confirmed": "true"})
+    entries = await log(ann)
+    assert [one["what"] for one in entries] == ["rule.add", "rule.state", "rule.rollback", "rule.remove"]
+    assert (entries[0]["on"], entries[0]["why"]) == ("domain/house", "too little memory")
+    assert entries[0]["detail"]["condition"] == 'cause == "memory"'
+    assert (entries[1]["on"], entries[1]["detail"]) == (f"domain/house#{rule}", {"state": "active"})

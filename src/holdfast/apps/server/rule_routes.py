@@ -272,6 +272,8 @@ async def add_rule(desk: TheDesk, who: Operator, level: LevelName, name: SetName
         context,
         body.description,
     )
+    written = {"type": body.type.value, "task": body.task, "condition": body.condition, "cornerstone": body.cornerstone}
+    await desk.note(who, "rule.add", str(draft.rule_set), why=body.description, **written)
     return _edited(await desk.services.edit_rules.add(draft, by=who.subject, confirmed=body.confirmed))
 
 
@@ -305,6 +307,7 @@ async def differ(
 @router.post("/{level}/{name}/rollback", response_model=EditedOut, responses=errors(404, 409, body=True))
 async def roll_back(desk: TheDesk, who: Operator, level: LevelName, name: SetName, body: BackIn) -> Response:
     """Make everything as it was in an older version, by a new one."""
+    await desk.note(who, "rule.rollback", str(_set(who, level, name)), version=body.version)
     return _edited(await desk.services.edit_rules.roll_back(_set(who, level, name), body.version, by=who.subject))
 
 
@@ -320,6 +323,7 @@ async def set_state(
     desk: TheDesk, who: Operator, level: LevelName, name: SetName, rule: RuleName, body: StateIn
 ) -> Response:
     """Let a rule act, or make it a shadow again."""
+    await desk.note(who, "rule.state", f"{_set(who, level, name)}#{rule}", state=body.state.value)
     return _edited(await desk.services.edit_rules.promote(_set(who, level, name), rule, by=who.subject, to=body.state))
 
 
@@ -333,6 +337,7 @@ async def remove_rule(
     confirmed: Annotated[Literal["true", "false"], Query()] = "false",
 ) -> Response:
     """Take a rule away that nothing refines; its own cornerstone is answered otherwise then, so it wants to be confirmed."""
+    await desk.note(who, "rule.remove", f"{_set(who, level, name)}#{rule}")
     return _edited(
         await desk.services.edit_rules.remove(
             _set(who, level, name), rule, by=who.subject, confirmed=confirmed == "true"
