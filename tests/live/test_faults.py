@@ -82,7 +82,7 @@ async def incident(site: CaseSite, case: str, state: str) -> dict[str, Any]:
     return whole
 
 
-@pytest.mark.ledger("P1-25", "P1-28", "P0-16")
+@pytest.mark.ledger("P0-16", "P1-07", "P1-25", "P1-28")
 async def test_a_waiting_case_goes_on_by_a_rule_and_the_next_needs_nobody(site: CaseSite) -> None:
     case = await site.start(FLOW)
     found = await incident(site, case, "held")
