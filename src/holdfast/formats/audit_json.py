@@ -48,6 +48,10 @@ def check_public(shown: Iterable[Mapping[str, Any]], number: int = 0, hash_: str
             entry = Entry(**{**one, "at": time_millis(str(one["at"]))})
         except (KeyError, TypeError, ValueError):
             return Checked(head.number, head.hash, head.number + 1, f"entry {head.number + 1} cannot be read")
+        if entry_public(entry) != one:
+            # A time has several spellings; the hash covers what they mean, so that ours alone is taken.
+            words = f"entry {head.number + 1} is not written as it was"
+            return Checked(head.number, head.hash, head.number + 1, words)
         found = check([entry], head)
         if isinstance(found, Broken):
             return Checked(head.number, head.hash, found.number, found.words)
