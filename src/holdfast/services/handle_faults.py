@@ -24,7 +24,15 @@ from holdfast.domain.faults.classify import Classifier
 from holdfast.domain.faults.evidence import Evidence
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.house_policy import NEVER, Course, HouseAnswer, carried_out
-from holdfast.domain.faults.incident import CLOSED, Decision, Incident, IncidentState, incident_id, standing_of
+from holdfast.domain.faults.incident import (
+    CLOSED,
+    Decision,
+    Incident,
+    IncidentState,
+    Standing,
+    incident_id,
+    standing_of,
+)
 from holdfast.domain.faults.storm import Sign
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.domain.jobs.lifecycle import Refused
@@ -223,9 +231,10 @@ class HandleFaults:
         elif self.engine is None:
             await self._put_off(one, None)
         else:
+            # Noted first: an exlet that is quickly over says itself where the incident stands then.
+            await self._note(one, IncidentState.ACTING, ", ".join(actions_of(exlet.steps)))
             await self.engine.start_exlet(incident, n, tenant=one.incident.tenant, owner=one.incident.owner)
             await self._park(one, NEVER)
-            await self._note(one, IncidentState.ACTING, ", ".join(actions_of(exlet.steps)))
 
     async def _put_off(self, one: _Case, said: Braked | None) -> None:
         """It is not done now: later by itself, or when a person has looked."""
@@ -262,7 +271,7 @@ class HandleFaults:
         self, one: _Case, state: IncidentState, words: str, *, due: int | None = None, group: str = ""
     ) -> None:
         known = (await self.incidents.get_standings([one.incident.id])).get(one.incident.id)
-        if known is not None and known.standing.state not in CLOSED:
+        if known is not None and known.standing.state not in CLOSED and not _over(known.standing, one, state):
             now, group = self.clock.now(), group or known.standing.group
             moved = known.standing.moved(state, now=now, due=due, n=one.decision.n, note=words, group=group)
             await self.incidents.put_standings([(moved, known.version)])
@@ -321,6 +330,7 @@ def _incident(document: JobDocument, evidence: Evidence, finding: Finding, now: 
         event=event,
         cause=str(finding.cause),
         flow=tie.flow if tie is not None else "",
+        round=int(tie.work.rpartition("@")[2]) if tie is not None else 0,
         context=context,
     )
 
@@ -329,6 +339,12 @@ def _answer(decision: Decision) -> HouseAnswer:
     """The house's answer as it was recorded."""
     detail: Mapping[str, Any] = decision.detail
     return HouseAnswer(Course(decision.verdict), detail["words"], detail["wait"], charged=detail["charged"])
+
+
+def _over(standing: Standing, one: _Case, state: IncidentState) -> bool:
+    """Whether an exlet that is to be said to act has come to its end already, and was kept for a person."""
+    held = standing.state is IncidentState.HELD and standing.n >= one.decision.n
+    return state is IncidentState.ACTING and held
 
 
 def _about(incident: Incident, document: JobDocument) -> bool:
