@@ -7,6 +7,7 @@ changed, its conditions are compiled, and then the set is put in the place of th
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -32,6 +33,7 @@ COMPILED_AT_ONCE = 4
 """Conditions that are compiled between two turns of the loop, which takes about a millisecond."""
 FEW = 100
 """Up to so many versions are taken over one by one."""
+MANY = 1_000
 _EMPTY = RuleTree()
 
 
@@ -96,6 +98,9 @@ class RuleCache:
         if known is None or number - known.rule_set.version > FEW:
             later = await self.rules.load(name, number)
             ready = await self._indexed(later)
+            if len(later) >= MANY:
+                # They stay: looking through them for garbage again and again would hold everyone up for a tenth of a second.
+                gc.freeze()
         else:
             ready, later = known, known.rule_set
             for version in await self.rules.versions(name, later.version + 1, number):
