@@ -41,7 +41,8 @@ from holdfast.domain.rules.rule_set import (
 )
 from holdfast.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, add, walk
 from holdfast.domain.rules.tree_index import IndexedSet, decide_quickly
-from holdfast.services.keep_rules import MOST_CHANGES, KeepRules
+from holdfast.services import keep_rules
+from holdfast.services.keep_rules import KeepRules
 from holdfast.services.rule_cache import RuleCache
 
 GOALS = {10_000: 100.0, 100_000: 5.0}
@@ -157,11 +158,10 @@ async def pause(sets: list[RuleSet], conditions: CelConditions, added: int) -> d
         house = sets[1]
         current = RuleSet(house.id)
         changes = diff(current, house)
-        # To begin with many. A set is not stored whole: the first versions leave trees that are whole only together.
-        for start in range(0, len(changes), MOST_CHANGES):
-            part = changes[start : start + MOST_CHANGES]
-            number = start // MOST_CHANGES + 1
-            await rules.store(Version(house.id, number, part, "bench", 0))
+        # To begin with many at once, which nobody does by hand.
+        keep_rules.MOST_CHANGES = max(keep_rules.MOST_CHANGES, len(changes))
+        number = 1
+        await rules.store(Version(house.id, number, changes, "bench", 0))
         current = RuleSet(house.id, number, house.trees)
         cache = RuleCache(rules, conditions)
         await cache.refresh()
