@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.contracts.examples import job
+from tests.server.running import until
 
 from holdfast.adapters.cel.conditions import CelConditions
 from holdfast.adapters.cel.sandbox import CelSandbox
@@ -290,3 +291,30 @@ async def test_what_waits_for_a_person_goes_on_by_a_rule_that_is_added_meanwhile
     assert await desk.standing("one") == (IncidentState.COMPLETE, "memory")
     (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
     assert [one.verdict for one in await desk.incidents.decisions(found.standing.id)] == ["hold", "exlet"]
+
+
+async def test_a_later_decision_that_was_put_off_is_the_one_that_is_acted_on(desk: Desk) -> None:
+    desk.policy = replace(desk.policy, rule_acts=Limit(1, 1500), lasts=300)
+    handler = desk.handler()
+    held = RetryPolicy(when_exhausted=WhenExhausted.HOLD)
+    for name in ("one", "two"):
+        stored = await desk.put(name, resources=Resources(memory=1 << 30), retry=held)
+        body = {"ending": {"claim": f"claim-{name}"}, "pilot": "p", "log_tail": OOM}
+        await desk.store.add_records([Record(f"e-{name}", "lab", "evidence", name, OLD, body)])
+        await handler.handle([(stored, OOM)])
+    await desk.add_rule(IS_MEMORY, MORE_MEMORY)
+    await asyncio.sleep(FRESH)
+    await handler.deciding.get_ready()
+    await handler.reconsider()  # one is let through, the other has to wait
+    states = {name: (await desk.now(name)).state for name in ("one", "two")}
+    assert sorted(states.values()) == [State.AVAILABLE, State.FAULTED]
+    (late,) = [name for name, state in states.items() if state is State.FAULTED]
+    assert (await desk.standing(late))[0] is IncidentState.WAITING
+
+    async def answered() -> bool:
+        document = await desk.now(late)
+        if document.state is State.FAULTED and document.not_before <= handler.clock.now():
+            await handler.handle([((await desk.store.get([late]))[late], OOM)])
+        return (await desk.now(late)).state is State.AVAILABLE
+
+    await until(answered, "the brakes to let it through", 20)

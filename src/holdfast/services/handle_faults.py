@@ -181,7 +181,7 @@ class HandleFaults:
             [(one.incident, standing_of(one.incident, due=now + 60_000)) for one in found]
         )
         await self._count([one for one, first in zip(found, new, strict=True) if first])
-        agreed = await self._agree(found)
+        agreed = await self._newest(await self._agree(found))
         house = [one for one in agreed if one.decision.verdict != EXLET]
         answers = await self.writer.write([_wish(one, self.clock.now()) for one in house])
         done = [one for one, answer in zip(house, answers, strict=True) if isinstance(answer, Settled | Refused)]
@@ -286,6 +286,18 @@ class HandleFaults:
                 raise Transient("a decision could not be read back")
             agreed.append(one._replace(decision=decision))
         return agreed
+
+    async def _newest(self, cases: Sequence[_Case]) -> list[_Case]:
+        """With the decision that stands now: one that was put off may have been made after the first."""
+        known = await self.incidents.get_standings([one.incident.id for one in cases])
+        newest: list[_Case] = []
+        for one in cases:
+            stored = known.get(one.incident.id)
+            later = None
+            if stored is not None and stored.standing.n > one.decision.n:
+                later = await self.incidents.get_decision(one.incident.id, stored.standing.n)
+            newest.append(one if later is None else one._replace(decision=later))
+        return newest
 
     async def _move(self, cases: Sequence[_Case]) -> None:
         """Say where the incidents stand. Only for people: what was lost of it costs nothing but a line in a list."""
