@@ -107,6 +107,8 @@ class _Functions:
 
 
 def _call(functions: _Functions, call: dict[str, Any]) -> Any:
+    if "each" in call:
+        return [_outcome(functions, one) for one in call["each"]]
     if "pickle" in call:
         function, args, kwargs = pickle.loads(base64.b64decode(call["pickle"]))  # noqa: S301 - see the top
     else:
@@ -114,6 +116,16 @@ def _call(functions: _Functions, call: dict[str, Any]) -> Any:
         args = [unpack(one) for one in call.get("args") or ()]
         kwargs = {name: unpack(one) for name, one in (call.get("kwargs") or {}).items()}
     return function(*args, **kwargs)
+
+
+def _outcome(functions: _Functions, call: dict[str, Any]) -> str:
+    """One call of several that came together: what it gave back or raised, as JSON. Only what would end any program ends the others too."""
+    try:
+        return json.dumps({"value": pack(_call(functions, call))})
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException as error:
+        return _error(error)
 
 
 def _error(error: BaseException) -> str:

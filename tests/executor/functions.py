@@ -74,3 +74,17 @@ def leaves(name: str, text: str) -> str:
 def reads(name: str) -> str:
     """Read a file in the call's own folder."""
     return Path(name).read_text()
+
+
+def picky(number: int, bad: int = 1 << 40) -> int:
+    """Fails for one number, and brings its interpreter down for its negative."""
+    if number == bad:
+        raise ValueError("not this one", number)
+    if number == -bad:
+        os._exit(3)
+    return number * number
+
+
+def nap(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds

@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Protocol
 
 import orjson
 
@@ -17,7 +19,6 @@ from holdfast.client.calls import Filters
 from holdfast.client.connection import HangUp
 from holdfast.client.errors import ApiError, ClientError, NotFound, Unavailable
 from holdfast.client.holdfast_client import HoldfastClient
-from holdfast.client.job_future import JobFuture
 from holdfast.client.waiting import ASK_EVERY, MOST_VALUES
 
 PAUSE = 1.0
@@ -28,6 +29,16 @@ MANY = 1000
 """So many jobs are read by their ids; more are found by what they have in common."""
 
 
+class Waiting(Protocol):
+    """What waits for the end of a job: a future, or several that share it."""
+
+    def done(self) -> bool: ...
+
+    def ended(self, job: Job) -> None: ...
+
+    def refused(self, error: BaseException) -> None: ...
+
+
 class EndWatch:
     """One stream of ends, and the futures that wait for them."""
 
@@ -36,15 +47,15 @@ class EndWatch:
         self._filters: Filters = {**filters, "state": sorted(FINAL)}
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._open: dict[str, JobFuture[object]] = {}
+        self._open: dict[str, Waiting] = {}
         self._early: OrderedDict[str, Job] = OrderedDict()
         self._hang_up = HangUp()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._begun = False
 
-    def add(self, futures: dict[str, JobFuture[object]]) -> None:
+    def add(self, futures: Mapping[str, Waiting]) -> None:
         """Wait for the ends of these jobs, too."""
-        ended: list[tuple[JobFuture[object], Job]] = []
+        ended: list[tuple[Waiting, Job]] = []
         with self._changed:
             for job, future in futures.items():
                 early = self._early.pop(job, None)
@@ -101,7 +112,7 @@ class EndWatch:
                     asked = time.monotonic()
 
     def _take(self, jobs: list[Job]) -> None:
-        ended: list[tuple[JobFuture[object], Job]] = []
+        ended: list[tuple[Waiting, Job]] = []
         with self._lock:
             for job in jobs:
                 if job["state"] not in FINAL:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast.client.answers import FINAL, InputJson, NewJob, SpecificationJson
+from holdfast.client.bundle import Lengths, Place, bundled
 from holdfast.client.calls import new_key
 from holdfast.client.end_watch import EndWatch
 from holdfast.client.errors import BadRequest, ClientError, Conflict
@@ -140,7 +141,7 @@ class Executor(futures.Executor):
     def attach(self, job_id: str) -> JobFuture[Any]:
         """A future for a job that was submitted earlier, by this program or another. `NotFound` if there is none.
 
-        The result of a job that is no function is the job itself.
+        The result of a job that is no function is the job itself. Of a call that shares its job with others the id names its place, `JOB/3`.
         """
         return self._room.attach(job_id)
 
@@ -167,6 +168,7 @@ class _Room:
         self._well = self._bad = self._cancelled = 0
         self._shut = False
         self._sender: threading.Thread | None = None
+        self._lengths = Lengths()
         self._ends = EndWatch(client, {"label": f"{LABEL}={self.session}"}, name="holdfast-ends")
         self._attached: EndWatch | None = None
 
@@ -186,11 +188,13 @@ class _Room:
         return future
 
     def attach(self, job_id: str) -> JobFuture[Any]:
-        job = self._client.job(job_id)
+        name, shared, place = job_id.partition("/")
+        job = self._client.job(name)
         future: JobFuture[Any] = JobFuture(self._cancel)
-        future.accepted(job["id"])
+        future.accepted(job_id, alone=not shared)
+        ends: JobFuture[Any] | Place = Place(future, int(place)) if shared else future
         if job["state"] in FINAL:
-            future.ended(job)
+            ends.ended(job)
             return future
         with self._changed:
             if self._shut:
@@ -200,7 +204,7 @@ class _Room:
                 self._attached = EndWatch(self._client, {}, name="holdfast-attached")
             watch = self._attached
         future.add_done_callback(self._forget)
-        watch.add({job["id"]: future})
+        watch.add({job["id"]: ends})
         return future
 
     def tally(self) -> tuple[int, int, int, int]:
@@ -248,24 +252,25 @@ class _Room:
                     batch.append((job, future))
             self._send(specification, [(job, future) for job, future in batch if future.start_sending()])
 
-    def _send(self, specification: SpecificationJson, batch: list[tuple[NewJob, JobFuture[Any]]]) -> None:
+    def _send(self, specification: SpecificationJson, calls: list[tuple[NewJob, JobFuture[Any]]]) -> None:
+        batch = list(bundled(calls, self._lengths, may=_may_share(specification)))
         while batch:
             try:
-                accepted = self._client.submit([job for job, _ in batch], specification, key=new_key())
+                accepted = self._client.submit([one.job for one in batch], specification, key=new_key())
             except BadRequest as error:
                 bad = _places(error)
-                for place, (_, future) in enumerate(batch):
+                for place, one in enumerate(batch):
                     if not bad or place in bad:
-                        future.refused(error)
+                        one.refused(error)
                 batch = [one for place, one in enumerate(batch) if bad and place not in bad]
             except ClientError as error:
-                for _, future in batch:
-                    future.refused(error)
+                for one in batch:
+                    one.refused(error)
                 return
             else:
-                known = {one["id"]: future for one, (_, future) in zip(accepted, batch, strict=True)}
-                for name, future in known.items():
-                    future.accepted(name)
+                known = {job["id"]: one for job, one in zip(accepted, batch, strict=True)}
+                for name, one in known.items():
+                    one.accepted(name)
                 self._ends.add(known)
                 return
 
@@ -293,6 +298,17 @@ class _Room:
             self._attached.close()
         if self._close_client:
             self._client.close()
+
+
+def _may_share(specification: SpecificationJson) -> bool:
+    """Whether calls may share a job: what is tried again, stopped, staged or kept for each call by itself may not."""
+    return (
+        specification["max_attempts"] == 1
+        and specification["effects"] == "internal"
+        and specification["resources"]["wall"] is None
+        and not specification["inputs"]
+        and not specification["outputs"]
+    )
 
 
 def _places(error: BadRequest) -> set[int]:

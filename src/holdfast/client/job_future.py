@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from holdfast.client.answers import Job
 from holdfast.client.errors import ClientError, TimedOut
-from holdfast.client.results import value_of
+from holdfast.client.results import Raised, value_of
 from holdfast.formats.progress_html import facts_html
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ class JobFuture(Future[T]):
     """A `concurrent.futures.Future` whose result a job brings.
 
     It is pending until the job has ended, however often the job is tried. It may be cancelled all that time, also while the
-    function runs: the job is then ended and its runner with it.
+    function runs: the job is then ended and its runner with it. Only a short call that shares its job with others cannot be cancelled once it was sent.
     """
 
     def __init__(self, cancel_job: Callable[[str], bool]) -> None:
@@ -29,6 +29,7 @@ class JobFuture(Future[T]):
         self._known = threading.Event()
         self._job: str | None = None
         self._sent = False
+        self._alone = True
         self._turn = threading.Lock()
 
     def job_id(self, timeout: float | None = None) -> str:
@@ -47,6 +48,8 @@ class JobFuture(Future[T]):
         self._known.wait()
         if self.done() or self._job is None:
             return self.cancelled()
+        if not self._alone:
+            return False  # its job has the calls of others in it
         return self._cancel_job(self._job) and self.let_go()
 
     def let_go(self) -> bool:
@@ -64,9 +67,10 @@ class JobFuture(Future[T]):
             self._sent = not self.cancelled()
             return self._sent
 
-    def accepted(self, job: str) -> None:
-        """The server has the job."""
+    def accepted(self, job: str, *, alone: bool = True) -> None:
+        """The server has the job; with other calls in it unless it is alone."""
         self._job = job
+        self._alone = alone
         self._sent = True
         self._known.set()
 
@@ -88,6 +92,14 @@ class JobFuture(Future[T]):
                 self.set_exception(error)
             else:
                 self.set_result(value)
+
+    def settled(self, outcome: Any) -> None:
+        """Its call, one of several in a job, has come to this."""
+        with suppress(InvalidStateError):  # cancelled at the same moment
+            if isinstance(outcome, Raised):
+                self.set_exception(outcome.error)
+            else:
+                self.set_result(outcome)
 
     def _repr_html_(self) -> str:
         facts: dict[str, object] = {"job": self._job or "not yet accepted", "state": self._state.lower()}

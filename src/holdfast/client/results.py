@@ -7,7 +7,7 @@ import hashlib
 import json
 import sys
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.client.answers import WELL, Job, ManifestJson
 from holdfast.client.errors import JobFailed, RemoteError, ResultUnreachable
@@ -67,6 +67,28 @@ def _stored(job: Job, manifest: ManifestJson) -> Any:
     if hashlib.sha256(raw).hexdigest() != known["sha256"]:
         raise ResultUnreachable(f"{place.parent / RESULT_FILE} is not the result that was committed")
     return _value(raw.decode("ascii"))
+
+
+def bundle_of(job: Job, calls: int | None = None) -> list[Any]:
+    """What each call of a bundle came to: a value or an exception, in order. `ClientError` if the bundle as a whole has none of it."""
+    found = value_of(job)
+    if not isinstance(found, list) or (calls is not None and len(found) != calls):
+        raise ResultUnreachable("the results of several calls were expected")
+    return [_outcome(job, one) for one in found]
+
+
+class Raised(NamedTuple):
+    """An exception that a call of a bundle raised."""
+
+    error: Exception
+
+
+def _outcome(job: Job, text: object) -> Any:
+    try:
+        told = json.loads(str(text))
+        return Raised(_raised(job, told["error"])) if "error" in told else unpack(told["value"])
+    except (ValueError, KeyError, TypeError) as error:
+        return Raised(ResultUnreachable(f"the result cannot be read: {error}"))
 
 
 def error_of(job: Job) -> Exception:
