@@ -19,7 +19,7 @@ from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, Stat
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.formats.job_json import ending_to_json
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import PortError, Transient
+from holdfast.ports.errors import Transient
 from holdfast.ports.job_store import JobStore, Record, Stored
 from holdfast.services.write_checked import Answer, Missing, Settled, Wish, Writer
 
@@ -161,7 +161,7 @@ class EndJobs:
             if isinstance(answer, Settled) and answer.stored.document.state is State.FAULTED
         ]
         if faults:
-            with suppress(PortError):
+            with suppress(Exception):
                 await self.faulted(faults)
 
     def _long_missing(self, claim: str) -> bool:

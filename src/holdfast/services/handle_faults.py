@@ -34,6 +34,7 @@ from holdfast.domain.faults.incident import (
     standing_of,
 )
 from holdfast.domain.faults.storm import Sign
+from holdfast.domain.flows.case_names import item_of
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.formats.evidence_json import evidence_to_json, finding_to_json
@@ -169,10 +170,16 @@ class HandleFaults:
             document = stored.document
             if document.state is not State.FAULTED:
                 continue
-            evidence = evidence_of(document, log_tail)
-            finding = find_cause(document, evidence, classifier)
-            incident = _incident(document, evidence, finding, now)
-            decision = await self.deciding.decide(document, evidence, finding, incident, now)
+            try:
+                evidence = evidence_of(document, log_tail)
+                finding = find_cause(document, evidence, classifier)
+                incident = _incident(document, evidence, finding, now)
+                decision = await self.deciding.decide(document, evidence, finding, incident, now)
+            except PortError:
+                raise
+            except Exception as error:  # one fault that we cannot read must not keep the others waiting
+                self.troubled(f"the fault of job {document.id} stays due: {type(error).__name__}: {error}")
+                continue
             found.append(_Case(document, incident, decision))
             await asyncio.sleep(0)  # a log may take a millisecond to read, and others wait for this process
         if not found:
@@ -316,7 +323,8 @@ class HandleFaults:
 
 def _incident(document: JobDocument, evidence: Evidence, finding: Finding, now: int) -> Incident:
     tie, last = document.tie, document.last
-    case, item = (tie.case, tie.work.rpartition("@")[0]) if tie is not None else ("", "")
+    case = tie.case if tie is not None else ""
+    item, round_ = item_of(tie.work) if tie is not None else ("", 0)
     event = last.claim if last is not None else f"lost-{document.releases}"
     told = evidence_to_json(evidence)
     if "log_tail" in told:
@@ -342,7 +350,7 @@ def _incident(document: JobDocument, evidence: Evidence, finding: Finding, now: 
         event=event,
         cause=str(finding.cause),
         flow=tie.flow if tie is not None else "",
-        round=int(tie.work.rpartition("@")[2]) if tie is not None else 0,
+        round=round_,
         context=context,
     )
 

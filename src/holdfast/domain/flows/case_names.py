@@ -28,6 +28,15 @@ def shard_of(case: str, work: str, shard: int) -> str:
     return f"{case}:{work}:{shard}"
 
 
+def item_of(work: str) -> tuple[str, int]:
+    """The item of a round, as verbs name it, and the number of the round; of a compensation its own name, which has none."""
+    item, _, after = work.rpartition("@")
+    number, undoing, rest = after.partition("!")
+    if undoing:
+        return f"!{rest.partition('.')[0]}", 0
+    return item, int(number)
+
+
 def _named(text: str) -> str:
     """The UUID, version 5, of a text in our space. A million are made for one flow, and the library's own takes ten times as long."""
     hashed = _SPACE.copy()
