@@ -19,9 +19,7 @@ from holdfast.domain.faults.attempt_evidence import evidence_of, find_cause
 from holdfast.domain.faults.audit import Note
 from holdfast.domain.faults.brakes import BrakePolicy, Chain, Request, core_seconds
 from holdfast.domain.faults.brakes import Refused as Braked
-from holdfast.domain.faults.cause import Finding
 from holdfast.domain.faults.classify import Classifier
-from holdfast.domain.faults.evidence import Evidence
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.house_policy import NEVER, Course, HouseAnswer, carried_out
 from holdfast.domain.faults.incident import (
@@ -30,21 +28,18 @@ from holdfast.domain.faults.incident import (
     Incident,
     IncidentState,
     Standing,
-    incident_id,
     standing_of,
 )
 from holdfast.domain.faults.storm import Sign
-from holdfast.domain.flows.case_names import item_of
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.domain.jobs.lifecycle import Refused
-from holdfast.formats.evidence_json import evidence_to_json, finding_to_json
-from holdfast.formats.job_public import job_public
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError, Transient
 from holdfast.ports.exlet_engine import ExletEngine
 from holdfast.ports.incident_store import IncidentQuery, IncidentStore
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
 from holdfast.services.decide_faults import EXLET, DecideFaults
+from holdfast.services.fault_incident import fault_incident, is_about
 from holdfast.services.keep_audit import KeepAudit
 from holdfast.services.lease_brakes import LeaseBrakes
 from holdfast.services.run_exlet import RunExlet
@@ -53,8 +48,6 @@ from holdfast.services.write_checked import Settled, Wish, Writer
 BULK = 200
 CHAIN = 100
 """Incidents of one job that are looked at for what rules have done to it."""
-LOG_KEPT = 8_000
-"""Characters of the log that go into the incident; the evidence beside the attempt has more of it."""
 LEFT_BEHIND = 5_000
 """Milliseconds after which a fault is surely not being handled by the server that took it."""
 _STATES = {
@@ -130,7 +123,7 @@ class HandleFaults:
             jobs = await self.store.get([one.job for one in standings.values()])
             for name, incident in known.items():
                 stored = jobs.get(incident.job)
-                if stored is not None and _about(incident, stored.document):
+                if stored is not None and is_about(incident, stored.document):
                     await self._decide_again(stored.document, incident, standings[name].n + 1)
             cursor = page.cursor
             if cursor is None:
@@ -173,7 +166,7 @@ class HandleFaults:
             try:
                 evidence = evidence_of(document, log_tail)
                 finding = find_cause(document, evidence, classifier)
-                incident = _incident(document, evidence, finding, now)
+                incident = fault_incident(document, evidence, finding, now)
                 decision = await self.deciding.decide(document, evidence, finding, incident, now)
             except PortError:
                 raise
@@ -188,7 +181,9 @@ class HandleFaults:
             [(one.incident, standing_of(one.incident, due=now + 60_000)) for one in found]
         )
         await self._count([one for one, first in zip(found, new, strict=True) if first])
-        agreed = await self._newest(await self._agree(found))
+        agreed = await self._agree(found)
+        if not all(new):
+            agreed = await self._newest(agreed)
         house = [one for one in agreed if one.decision.verdict != EXLET]
         answers = await self.writer.write([_wish(one, self.clock.now()) for one in house])
         done = [one for one, answer in zip(house, answers, strict=True) if isinstance(answer, Settled | Refused)]
@@ -321,40 +316,6 @@ class HandleFaults:
             await self.incidents.put_standings(changes)
 
 
-def _incident(document: JobDocument, evidence: Evidence, finding: Finding, now: int) -> Incident:
-    tie, last = document.tie, document.last
-    case = tie.case if tie is not None else ""
-    item, round_ = item_of(tie.work) if tie is not None else ("", 0)
-    event = last.claim if last is not None else f"lost-{document.releases}"
-    told = evidence_to_json(evidence)
-    if "log_tail" in told:
-        told["log_tail"] = told["log_tail"][-LOG_KEPT:]
-    shown = job_public(document)
-    kept = ("name", "labels", "resources", "priority", "attempt", "faults", "releases", "max_attempts", "index", "team")
-    context: dict[str, Any] = {
-        "job": {name: shown[name] for name in kept},
-        "evidence": told,
-        "finding": finding_to_json(finding),
-    }
-    kind = ExceptionType.ABORT
-    return Incident(
-        id=incident_id(kind, case=case, item=item, job=document.id, attempt=document.attempt, event=event),
-        tenant=document.tenant,
-        owner=document.owner,
-        kind=kind,
-        at=now,
-        case=case,
-        item=item,
-        job=document.id,
-        attempt=document.attempt,
-        event=event,
-        cause=str(finding.cause),
-        flow=tie.flow if tie is not None else "",
-        round=round_,
-        context=context,
-    )
-
-
 def _answer(decision: Decision) -> HouseAnswer:
     """The house's answer as it was recorded."""
     detail: Mapping[str, Any] = decision.detail
@@ -365,13 +326,6 @@ def _over(standing: Standing, one: _Case, state: IncidentState) -> bool:
     """Whether an exlet that is to be said to act has come to its end already, and was kept for a person."""
     held = standing.state is IncidentState.HELD and standing.n >= one.decision.n
     return state is IncidentState.ACTING and held
-
-
-def _about(incident: Incident, document: JobDocument) -> bool:
-    """Whether the job still stands in the fault of an incident."""
-    last = document.last
-    event = last.claim if last is not None else f"lost-{document.releases}"
-    return document.state is State.FAULTED and (document.attempt, event) == (incident.attempt, incident.event)
 
 
 def _stands(one: _Case, document: JobDocument) -> bool:

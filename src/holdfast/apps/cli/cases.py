@@ -9,13 +9,12 @@ import typer
 from holdfast.apps.cli.amounts import elapsed, moment, read_moment
 from holdfast.apps.cli.case_tree import COLOURS
 from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.paging import newest
 from holdfast.apps.cli.queue import whoami
 from holdfast.apps.cli.session import Session
 
 if TYPE_CHECKING:
     from holdfast.client.answers import Case
-
-PAGE = 1000
 
 
 def cases(
@@ -39,7 +38,8 @@ def cases(
     wanted: dict[str, Any] = {"name": name, "version": version, "state": state, "owner": owner}
     if me:
         wanted["owner"] = whoami(session)
-    found, more = _found(session, {key: value for key, value in wanted.items() if value}, limit)
+    filters = {key: value for key, value in wanted.items() if value}
+    found, more = newest(lambda many, cursor: session.client.find_cases(filters, limit=many, cursor=cursor), limit)
     if session.out.as_json:
         session.out.document({"cases": found})
         return
@@ -61,17 +61,6 @@ def cases(
         session.out.say("There are no such cases. To run a flow: holdfast run FLOW.yaml")
     elif more:
         session.out.say(f"These are the newest {len(rows):,}; -n, -t, -u and --limit choose others.")
-
-
-def _found(session: Session, filters: dict[str, Any], limit: int) -> tuple[list[Case], bool]:
-    found: list[Case] = []
-    cursor: str | None = None
-    while True:
-        page = session.client.find_cases(filters, limit=min(PAGE, limit - len(found)), cursor=cursor)
-        found += page.cases
-        cursor = page.cursor
-        if cursor is None or len(found) >= limit:
-            return found, cursor is not None
 
 
 def _lasted(session: Session, case: Case) -> str:

@@ -8,13 +8,13 @@ import typer
 
 from holdfast.apps.cli.amounts import moment
 from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.paging import newest
 from holdfast.apps.cli.queue import whoami
 from holdfast.apps.cli.session import Session
 
 if TYPE_CHECKING:
     from holdfast.client.answers import Incident
 
-PAGE = 1000
 WAITING = "held"
 
 
@@ -34,7 +34,8 @@ def inbox(
     holdfast inbox --me
     """
     wanted: dict[str, Any] = {"state": state, "cause": cause, "owner": whoami(session) if me else owner}
-    found, more = _found(session, {key: value for key, value in wanted.items() if value}, limit)
+    filters = {key: value for key, value in wanted.items() if value}
+    found, more = newest(lambda many, cursor: session.client.find_incidents(filters, limit=many, cursor=cursor), limit)
     if session.out.as_json:
         session.out.document({"incidents": found})
         return
@@ -47,17 +48,6 @@ def inbox(
         session.out.say(f"These are the newest {len(found):,}; --cause, -u and --limit choose others.")
     else:
         session.out.say("holdfast explain JOB says why; holdfast retry JOB tries it again.")
-
-
-def _found(session: Session, filters: dict[str, Any], limit: int) -> tuple[list[Incident], bool]:
-    found: list[Incident] = []
-    cursor: str | None = None
-    while True:
-        page = session.client.find_incidents(filters, limit=min(PAGE, limit - len(found)), cursor=cursor)
-        found += page.incidents
-        cursor = page.cursor
-        if cursor is None or len(found) >= limit:
-            return found, cursor is not None
 
 
 def _groups(session: Session, found: list[Incident]) -> list[str]:

@@ -8,10 +8,9 @@ from enum import StrEnum
 
 from holdfast.domain.faults.cause import Finding
 from holdfast.domain.faults.ladder import INFRASTRUCTURE
-from holdfast.domain.jobs.claim import MAX_RELEASES
+from holdfast.domain.jobs.claim import MAX_RELEASES, retry_policy
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.domain.jobs.lifecycle import Event, step
-from holdfast.domain.jobs.specification import WhenExhausted
 
 SURE = 0.8
 """With less confidence nobody else's attempt is spared for it."""
@@ -29,6 +28,9 @@ class Course(StrEnum):
     FAIL = "fail"
 
 
+_COURSES = {Event.RETRY: Course.RETRY, Event.GIVE_UP: Course.FAIL, None: Course.HOLD}
+
+
 @dataclass(frozen=True, slots=True)
 class HouseAnswer:
     """What the house decided."""
@@ -43,18 +45,14 @@ class HouseAnswer:
 
 def house_answer(document: JobDocument, finding: Finding, free_tries: Sequence[int] = FREE_TRIES) -> HouseAnswer:
     """Pure: the same fault gives the same answer."""
-    policy = document.retry
     if document.last is None or document.releases >= MAX_RELEASES:
         return HouseAnswer(Course.HOLD, f"{document.releases} claims were lost; someone should look")
     ours = finding.cause in INFRASTRUCTURE and finding.confidence >= SURE
     if ours and document.releases < len(free_tries):
         said = f"{finding.cause} trouble is not the job's: free try {document.releases + 1} of {len(free_tries)}"
         return HouseAnswer(Course.RETRY, said, free_tries[document.releases], charged=False)
-    if document.faults < policy.max_attempts:
-        wait = policy.wait * (1 << min(document.faults - 1, 20))
-        return HouseAnswer(Course.RETRY, f"attempt {document.faults + 1} of {policy.max_attempts}", wait)
-    said = f"{document.faults} of {policy.max_attempts} attempts used"
-    return HouseAnswer(Course.FAIL if policy.when_exhausted is WhenExhausted.FAIL else Course.HOLD, said)
+    own = retry_policy(document)
+    return HouseAnswer(_COURSES[own.event], own.words, own.wait)
 
 
 def carried_out(document: JobDocument, answer: HouseAnswer, *, now: int, by: str) -> JobDocument:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.domain.jobs.job_document import (
     WRITER,
@@ -200,17 +200,33 @@ def leave_fault(document: JobDocument, now: int) -> JobDocument:
     return document.having(not_before=now)
 
 
-def by_retry_policy(document: JobDocument, now: int) -> JobDocument:
+class PolicySays(NamedTuple):
+    """What a job's own retry policy says to its fault."""
+
+    event: Event | None
+    """None: it waits for someone."""
+    words: str
+    wait: int = 0
+    """Seconds."""
+
+
+def retry_policy(document: JobDocument) -> PolicySays:
     """Try again while attempts are left, then fail or wait for someone."""
-    policy, by = document.retry, "house policy"
+    policy = document.retry
     if document.faults < policy.max_attempts:
-        wait = 1000 * policy.wait * (1 << min(document.faults - 1, 20))
-        note = f"attempt {document.faults + 1} of {policy.max_attempts}"
-        return step(document, Event.RETRY, now=now, by=by, note=note, not_before=now + wait)
-    if policy.when_exhausted is WhenExhausted.FAIL:
-        note = f"{document.faults} of {policy.max_attempts} attempts used"
-        return step(document, Event.GIVE_UP, now=now, by=by, note=note)
-    return document
+        wait = policy.wait * (1 << min(document.faults - 1, 20))
+        return PolicySays(Event.RETRY, f"attempt {document.faults + 1} of {policy.max_attempts}", wait)
+    used = f"{document.faults} of {policy.max_attempts} attempts used"
+    return PolicySays(Event.GIVE_UP if policy.when_exhausted is WhenExhausted.FAIL else None, used)
+
+
+def by_retry_policy(document: JobDocument, now: int) -> JobDocument:
+    """The faulted document after what its own policy says."""
+    event, words, wait = retry_policy(document)
+    if event is None:
+        return document
+    later = {"not_before": now + 1000 * wait} if event is Event.RETRY else {}
+    return step(document, event, now=now, by="house policy", note=words, **later)
 
 
 def _adopt(document: JobDocument, ending: Ending, *, now: int, by: str) -> JobDocument:

@@ -1,0 +1,21 @@
+"""Lists that come in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+PAGE = 1000
+
+T = TypeVar("T")
+
+
+def newest(fetch: Callable[[int, str | None], tuple[list[T], str | None]], limit: int) -> tuple[list[T], bool]:
+    """As many as are wanted, and whether there are more. ``fetch`` gives so many from a cursor on, and the next cursor."""
+    found: list[T] = []
+    cursor: str | None = None
+    while True:
+        some, cursor = fetch(min(PAGE, limit - len(found)), cursor)
+        found += some
+        if cursor is None or len(found) >= limit:
+            return found, cursor is not None

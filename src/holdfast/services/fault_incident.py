@@ -1,0 +1,62 @@
+"""The incident that the fault of a job is: everything that it is decided by, as it is then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.domain.faults.cause import Finding
+from holdfast.domain.faults.evidence import Evidence
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.faults.incident import Incident, incident_id
+from holdfast.domain.flows.case_names import item_of
+from holdfast.domain.jobs.job_document import JobDocument, State
+from holdfast.formats.evidence_json import evidence_to_json, finding_to_json
+from holdfast.formats.job_public import job_public
+
+LOG_KEPT = 8_000
+"""Characters of the log that go into the incident; the evidence beside the attempt has more of it."""
+
+
+def fault_incident(document: JobDocument, evidence: Evidence, finding: Finding, now: int) -> Incident:
+    """The incident of a faulted job's last attempt: the same one, whoever makes it."""
+    tie, event = document.tie, _event(document)
+    case = tie.case if tie is not None else ""
+    item, round_ = item_of(tie.work) if tie is not None else ("", 0)
+    told = evidence_to_json(evidence)
+    if "log_tail" in told:
+        told["log_tail"] = told["log_tail"][-LOG_KEPT:]
+    shown = job_public(document)
+    kept = ("name", "labels", "resources", "priority", "attempt", "faults", "releases", "max_attempts", "index", "team")
+    context: dict[str, Any] = {
+        "job": {name: shown[name] for name in kept},
+        "evidence": told,
+        "finding": finding_to_json(finding),
+    }
+    kind = ExceptionType.ABORT
+    return Incident(
+        id=incident_id(kind, case=case, item=item, job=document.id, attempt=document.attempt, event=event),
+        tenant=document.tenant,
+        owner=document.owner,
+        kind=kind,
+        at=now,
+        case=case,
+        item=item,
+        job=document.id,
+        attempt=document.attempt,
+        event=event,
+        cause=str(finding.cause),
+        flow=tie.flow if tie is not None else "",
+        round=round_,
+        context=context,
+    )
+
+
+def is_about(incident: Incident, document: JobDocument) -> bool:
+    """Whether the job still stands in the fault of an incident."""
+    same = (document.attempt, _event(document)) == (incident.attempt, incident.event)
+    return document.state is State.FAULTED and same
+
+
+def _event(document: JobDocument) -> str:
+    """What happened, by the claim whose end it was; of a job that was lost with its pilots, by how often."""
+    return document.last.claim if document.last is not None else f"lost-{document.releases}"
