@@ -27,7 +27,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from bench.harness import keep, leave
 from bench.simulated_pilots import PilotProcess
 from bench.whole_site import TENANT, WholeSite, whole_site
-from holdfast.apps.wiring import open_stores
+from holdfast.apps.wiring.stores import open_stores
 from holdfast.domain.jobs.job_document import State
 from holdfast.ports.errors import Transient
 from holdfast.ports.job_store import JobQuery, JobStore

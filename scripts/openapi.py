@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 
 from holdfast.apps.server.app import make_app
 from holdfast.apps.settings import Settings
-from holdfast.apps.wiring import ServerParts, make_parts
+from holdfast.apps.wiring.parts import make_parts
+from holdfast.apps.wiring.server import ServerParts
 
 PLACE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "openapi.json"
 

@@ -12,7 +12,7 @@ from tests.contracts.room import Stores
 from tests.server.running import until
 
 from holdfast.adapters.system.clock import RandomIds
-from holdfast.apps.wiring import stop
+from holdfast.apps.wiring.loops import stop
 from holdfast.domain.faults.brakes import EVERY_TENANT, Brake, BrakePolicy, BucketName, Granted, Meter, Refused, Request
 from holdfast.domain.faults.rate_limit import MINUTE, Limit
 from holdfast.domain.faults.storm import Sign

@@ -22,7 +22,10 @@ from tests.server.running import Domain, RunningServer, until
 from tests.server.scripted_pilot import ScriptedPilot, end_of
 from tests.server.store_room import store_room
 
-from holdfast.apps.wiring import KeeperParts, WorkerParts, make_parts, run_loops, stop
+from holdfast.apps.wiring.keeper import KeeperParts
+from holdfast.apps.wiring.loops import run_loops, stop
+from holdfast.apps.wiring.parts import make_parts
+from holdfast.apps.wiring.worker import WorkerParts
 from holdfast.domain.flows.events import Verb, VerbKind
 from holdfast.domain.flows.flow_version import flow_as_plain, version_of
 from holdfast.formats.python_flow import read_python_flows

@@ -11,7 +11,7 @@ import pytest
 from tests.live.case_site import BAD, GOOD, TENANT, CaseSite, case_site
 from tests.server.running import until
 
-from holdfast.apps.wiring import run_exlet
+from holdfast.apps.wiring.parts import run_exlet
 from holdfast.domain.exlets.exlet import Exlet, Step
 from holdfast.domain.exlets.exlet_check import check_exlet
 from holdfast.domain.exlets.exlet_plain import exlet_as_plain

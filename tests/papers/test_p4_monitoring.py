@@ -17,7 +17,8 @@ from tests.server.event_reader import read_events
 from tests.server.running import Domain, RunningServer, until
 from tests.server.scripted_pilot import ScriptedPilot
 
-from holdfast.apps.wiring import KeeperParts, run_loops, stop
+from holdfast.apps.wiring.keeper import KeeperParts
+from holdfast.apps.wiring.loops import run_loops, stop
 from holdfast.domain.pilots.orphans import patience
 
 LEASE = 2

@@ -19,7 +19,9 @@ from tests.server.routes import as_described
 from holdfast.apps.server.app import HttpServer, make_app, server_config
 from holdfast.apps.settings import Settings
 from holdfast.apps.tokens import make_token
-from holdfast.apps.wiring import KeeperParts, ServerParts, make_parts
+from holdfast.apps.wiring.keeper import KeeperParts
+from holdfast.apps.wiring.parts import make_parts
+from holdfast.apps.wiring.server import ServerParts
 
 PATIENCE = 30.0
 

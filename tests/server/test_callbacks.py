@@ -14,7 +14,7 @@ from tests.server.scripted_pilot import ScriptedPilot
 
 from holdfast.adapters.httpx import notify
 from holdfast.adapters.httpx.notify import HttpxNotify
-from holdfast.apps.wiring import KeeperParts
+from holdfast.apps.wiring.keeper import KeeperParts
 from holdfast.ports.errors import Permanent, Transient
 from holdfast.services.send_callbacks import wait_after
 

@@ -12,7 +12,7 @@ from tests.server.running import until
 
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.sql.slip_store import SqlSlipStore
-from holdfast.apps.wiring import stop
+from holdfast.apps.wiring.loops import stop
 from holdfast.domain.flows.events import Verb, VerbKind
 from holdfast.domain.flows.gate import MAX_ORDERS, Gate
 from holdfast.domain.jobs.job_document import JobDocument, Tie

@@ -21,7 +21,11 @@ from holdfast.adapters.temporal.dev_server import HOW_TO_GET_TEMPORAL, DevServer
 from holdfast.apps.server.app import HttpServer, listening, make_app, server_config
 from holdfast.apps.settings import Settings
 from holdfast.apps.tokens import make_token, write_private
-from holdfast.apps.wiring import KeeperParts, ServerParts, WorkerParts, make_parts, run_loops, stop, until_told
+from holdfast.apps.wiring.keeper import KeeperParts
+from holdfast.apps.wiring.loops import run_loops, stop, until_told
+from holdfast.apps.wiring.parts import make_parts
+from holdfast.apps.wiring.server import ServerParts
+from holdfast.apps.wiring.worker import WorkerParts
 from holdfast.client import BadSettings
 from holdfast.client.settings import find_server, places
 from holdfast.ports.errors import Permanent, Transient

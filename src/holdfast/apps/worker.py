@@ -7,7 +7,9 @@ import asyncio
 import structlog
 
 from holdfast.apps.settings import Settings
-from holdfast.apps.wiring import WorkerParts, make_parts, run_loops, stop, until_told
+from holdfast.apps.wiring.loops import run_loops, stop, until_told
+from holdfast.apps.wiring.parts import make_parts
+from holdfast.apps.wiring.worker import WorkerParts
 
 log = structlog.get_logger()
 

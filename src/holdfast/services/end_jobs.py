@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -77,6 +76,8 @@ class EndJobs:
     remember: int = 20_000
     faulted: Callable[[Sequence[tuple[Stored, str]]], Awaitable[None]] | None = None
     """Handles the faults among them, each with what the attempt printed, before their pilots are told; None: their own retry policy does, in the same write."""
+    troubled: Callable[[str], None] = lambda _text: None
+    """Told why faults could not be handled at once; they stay due."""
     _queue: list[_Asked] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _known: OrderedDict[str, Stored] = field(default_factory=OrderedDict)
@@ -161,8 +162,10 @@ class EndJobs:
             if isinstance(answer, Settled) and answer.stored.document.state is State.FAULTED
         ]
         if faults:
-            with suppress(Exception):
+            try:
                 await self.faulted(faults)
+            except Exception as error:
+                self.troubled(f"{len(faults)} fault(s) stay due: {type(error).__name__}: {error}")
 
     def _long_missing(self, claim: str) -> bool:
         """A copy of the store that lags may not know the job yet; only when nobody knows it for long it is gone."""

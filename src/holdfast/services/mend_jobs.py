@@ -117,7 +117,7 @@ class MendJobs:
             case Hold(_, why):
                 return steering.hold(document, holder=step, now=now, by=by, reason=why or reason)
             case Steer(action):
-                return _steered(action, incident, document, step=step, by=by, now=now, release_of=release_of)
+                return self._steered(action, incident, document, step=step, by=by, now=now, release_of=release_of)
             case AvoidHost(seconds, scope):
                 return _avoiding(document, scope, until=now + 1000 * seconds, now=now, by=by, holder=step)
         if moved := _moved_on(incident, document):
@@ -165,6 +165,39 @@ class MendJobs:
         # Its case hears that the job failed, and the flow says what that means; after `rollback` whoever runs the exlet tells the case too.
         return steering.force(document, to=State.FAILED, expected=document.token, now=now, by=by, reason=words)
 
+    def _steered(
+        self,
+        action: Action,
+        incident: Incident,
+        document: JobDocument,
+        *,
+        step: str,
+        by: str,
+        now: int,
+        release_of: str,
+    ) -> JobDocument | Refused:
+        reason = f"incident {incident.id}"
+        match action:
+            case Action.SUSPEND:
+                return steering.hold(document, holder=step, now=now, by=by, reason=reason)
+            case Action.CONTINUE:
+                return steering.let_go(document, holder=release_of, now=now, by=by, answer=self.steer.fault_answer)
+            case Action.REMOVE:
+                return steering.cancel(document, now=now, by=by, reason=reason)
+            case Action.FORCE_COMPLETE | Action.FORCE_FAIL:
+                state = State.FORCED_COMPLETE if action is Action.FORCE_COMPLETE else State.FAILED
+                return steering.force(document, to=state, expected=document.token, now=now, by=by, reason=reason)
+            case Action.RESTART:
+                if moved := _moved_on(incident, document):
+                    return moved
+                if document.claim is not None:
+                    return release(
+                        document, claim_id=document.claim.id, now=now, by=by, reason=reason, overlap_possible=True
+                    )
+                return steering.retry(document, now=now, by=by, reason=reason)
+            case _:
+                return Refused(f"{action} is nothing that is done to a job")
+
 
 def _bears(document: JobDocument, by: str) -> bool:
     """Whether a step has left its line in the job's story."""
@@ -176,32 +209,6 @@ def _moved_on(incident: Incident, document: JobDocument) -> Refused | None:
     if incident.attempt and document.attempt != incident.attempt:
         return Refused(f"the job moved on: it is at attempt {document.attempt}, not {incident.attempt}")
     return None
-
-
-def _steered(
-    action: Action, incident: Incident, document: JobDocument, *, step: str, by: str, now: int, release_of: str
-) -> JobDocument | Refused:
-    reason = f"incident {incident.id}"
-    match action:
-        case Action.SUSPEND:
-            return steering.hold(document, holder=step, now=now, by=by, reason=reason)
-        case Action.CONTINUE:
-            return steering.let_go(document, holder=release_of, now=now, by=by)
-        case Action.REMOVE:
-            return steering.cancel(document, now=now, by=by, reason=reason)
-        case Action.FORCE_COMPLETE | Action.FORCE_FAIL:
-            state = State.FORCED_COMPLETE if action is Action.FORCE_COMPLETE else State.FAILED
-            return steering.force(document, to=state, expected=document.token, now=now, by=by, reason=reason)
-        case Action.RESTART:
-            if moved := _moved_on(incident, document):
-                return moved
-            if document.claim is not None:
-                return release(
-                    document, claim_id=document.claim.id, now=now, by=by, reason=reason, overlap_possible=True
-                )
-            return steering.retry(document, now=now, by=by, reason=reason)
-        case _:
-            return Refused(f"{action} is nothing that is done to a job")
 
 
 def _avoiding(

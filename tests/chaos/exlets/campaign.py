@@ -19,7 +19,7 @@ from tests.chaos.exlets.primitives import PARENT, WORKLET, Tried
 
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.temporal.flow_engine import TemporalFlowEngine
-from holdfast.apps.wiring import Stores, open_stores
+from holdfast.apps.wiring.stores import Stores, open_stores
 from holdfast.domain.exlets.exlet_plain import exlet_as_plain
 from holdfast.domain.exlets.exlet_run import run_name, step_id, worklet_case
 from holdfast.domain.exlets.primitive import Compensate, Target, target_of

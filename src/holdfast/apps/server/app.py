@@ -30,7 +30,9 @@ from holdfast.apps.server.description import describe
 from holdfast.apps.server.desk import Desk
 from holdfast.apps.server.gate import Gate, prompt_protocol
 from holdfast.apps.settings import Settings
-from holdfast.apps.wiring import ServerParts, make_parts, run_loops, stop
+from holdfast.apps.wiring.loops import run_loops, stop
+from holdfast.apps.wiring.parts import make_parts
+from holdfast.apps.wiring.server import ServerParts
 from holdfast.ports.errors import Permanent
 
 log = structlog.get_logger()

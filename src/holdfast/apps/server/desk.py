@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 
 from holdfast.adapters.prometheus.metrics import Metrics
 from holdfast.apps.server.problems import Problem
-from holdfast.apps.wiring import ServerParts
+from holdfast.apps.wiring.server import ServerParts
 from holdfast.domain.faults.audit import Note
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.domain.jobs.specification import Specification

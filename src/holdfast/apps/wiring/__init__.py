@@ -1,0 +1,1 @@
+"""Puts the parts together: the one place that names adapters."""

@@ -1,0 +1,91 @@
+"""The services of a keeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import structlog
+
+from holdfast.adapters.prometheus.metrics import Sample
+from holdfast.apps.wiring.parts import Parts
+from holdfast.services.keep_gates import KeepGates
+from holdfast.services.pass_orders import PassOrders
+from holdfast.services.send_callbacks import SendCallbacks
+from holdfast.services.watch_forgotten import WatchForgotten
+from holdfast.services.watch_orphans import WatchOrphans
+from holdfast.services.watch_runtimes import WatchRuntimes
+
+log = structlog.get_logger()
+
+
+class KeeperParts:
+    """The services of one keeper, joined."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        settings = parts.settings
+        self.orphans = WatchOrphans(
+            parts.store,
+            parts.pilots,
+            parts.clock,
+            parts.release,
+            lease=settings.lease,
+            every=settings.scan_every,
+            alarmed=lambda text: log.error("many orphans", detail=text),
+        )
+        self.runtimes = WatchRuntimes(
+            parts.store,
+            parts.clock,
+            raised=lambda job: log.warning("past its expected runtime", job=job.id, name=job.name, owner=job.owner),
+        )
+        self.forgotten = WatchForgotten(
+            parts.store,
+            parts.clock,
+            raised=lambda job: log.error(
+                "a job failed that nobody waits for", job=job.id, name=job.name, owner=job.owner
+            ),
+        )
+        self.callbacks = SendCallbacks(parts.store, parts.writer, parts.clock, parts.notify)
+        self.orders: PassOrders | None = None
+        if parts.engine is not None:
+            self.orders = PassOrders(
+                KeepGates(parts.slips),
+                parts.engine,
+                troubled=lambda text: log.warning("verbs for all cases wait", detail=text),
+            )
+
+    def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        loops = {
+            "orphans": self.orphans.run,
+            "runtimes": self.runtimes.run,
+            "forgotten": self.forgotten.run,
+            "callbacks": self.callbacks.run,
+            "faults": self.parts.faults.run,
+            "canaries": self.parts.brakes.storms.run,
+        }
+        if self.parts.relay is not None:
+            loops["relay"] = self.parts.relay.run
+        if self.orders is not None:
+            loops["orders"] = self.orders.run
+        return loops
+
+    def samples(self) -> Iterator[Sample]:
+        yield Sample("holdfast_orphans_silent_total", "Claims of silent pilots released", self.orphans.silent_found)
+        yield Sample("holdfast_orphans_forgotten_total", "Claims unknown to their pilots", self.orphans.forgotten_found)
+        yield Sample("holdfast_orphan_alarms_total", "Scans stopped: too many at once", self.orphans.alarms)
+        yield Sample("holdfast_runtime_alerts_total", "Attempts past their expected runtime", self.runtimes.alerts)
+        yield Sample("holdfast_forgotten_alerts_total", "Failed jobs that nobody waits for", self.forgotten.alerts)
+        yield Sample("holdfast_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))
+        yield Sample("holdfast_callbacks_total", "", self.callbacks.failed, (("result", "failed"),))
+        yield Sample("holdfast_faults_total", "Faults found and answered", self.parts.faults.handled)
+        brakes = self.parts.brakes
+        yield Sample(
+            "holdfast_acts_total", "Acts of rules, by what the brakes said", brakes.granted, (("brakes", "granted"),)
+        )
+        yield Sample("holdfast_acts_total", "", brakes.refused, (("brakes", "refused"),))
+        relay = self.parts.relay
+        if relay is not None:
+            yield Sample("holdfast_relay_signals_total", "Signals to cases and shards", relay.told)
+            yield Sample("holdfast_relay_ends_total", "Ended jobs", relay.delivered, (("result", "delivered"),))
+            yield Sample("holdfast_relay_ends_total", "", relay.undeliverable, (("result", "undeliverable"),))

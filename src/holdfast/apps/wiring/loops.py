@@ -1,0 +1,44 @@
+"""Service loops: kept running, and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger()
+
+
+async def run_loops(loops: dict[str, Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Run service loops for ever. One that breaks is a bug: it is told, and started again."""
+
+    async def keep(name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            try:
+                await loop()
+            except Exception:
+                log.exception("a loop broke; it starts again", loop=name)
+                await asyncio.sleep(1.0)
+
+    async with asyncio.TaskGroup() as group:
+        for name, loop in loops.items():
+            group.create_task(keep(name, loop), name=name)
+
+
+async def stop(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait until it is gone."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def until_told() -> None:
+    """Wait for SIGTERM or SIGINT."""
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    await told.wait()

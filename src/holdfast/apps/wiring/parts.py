@@ -1,0 +1,154 @@
+"""What all processes of a domain share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from holdfast.adapters.cel.conditions import CelConditions
+from holdfast.adapters.httpx.notify import HttpxNotify
+from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
+from holdfast.adapters.system.clock import RandomIds, SystemClock
+from holdfast.adapters.system.flow_folder import FlowFolder
+from holdfast.adapters.system.patterns import Patterns
+from holdfast.adapters.system.results import SharedResults
+from holdfast.apps.settings import Settings
+from holdfast.apps.wiring.stores import open_stores
+from holdfast.domain.jobs.claim import leave_fault
+from holdfast.domain.jobs.outbound import Outbound
+from holdfast.ports.identity import Identity
+from holdfast.ports.incident_store import IncidentStore
+from holdfast.ports.job_store import JobStore
+from holdfast.ports.notify import Notify
+from holdfast.ports.pilot_store import PilotStore
+from holdfast.ports.slip_store import SlipStore
+from holdfast.services.decide_faults import DecideFaults
+from holdfast.services.flow_ends import FlowEnds
+from holdfast.services.handle_faults import HandleFaults
+from holdfast.services.keep_audit import KeepAudit
+from holdfast.services.keep_flows import KeepFlows
+from holdfast.services.keep_gates import KeepGates
+from holdfast.services.keep_rules import KeepRules
+from holdfast.services.keep_stops import KeepStops
+from holdfast.services.keep_storms import KeepStorms
+from holdfast.services.lease_brakes import LeaseBrakes
+from holdfast.services.mend_jobs import MendJobs
+from holdfast.services.relay_ends import RelayEnds
+from holdfast.services.release_claims import ReleaseClaims
+from holdfast.services.rule_cache import RuleCache
+from holdfast.services.run_exlet import RunExlet
+from holdfast.services.steer_jobs import SteerJobs
+from holdfast.services.write_checked import CheckedWriter
+
+if TYPE_CHECKING:
+    from holdfast.adapters.temporal.flow_engine import TemporalFlowEngine
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Parts:
+    """Everything that the processes share."""
+
+    settings: Settings
+    store: JobStore
+    pilots: PilotStore
+    slips: SlipStore
+    incidents: IncidentStore
+    faults: HandleFaults
+    clock: SystemClock
+    ids: RandomIds
+    writer: CheckedWriter
+    identity: Identity
+    notify: Notify
+    staging: Outbound
+    audit: KeepAudit
+    stops: KeepStops
+    brakes: LeaseBrakes
+    release: ReleaseClaims
+    flows: KeepFlows
+    folder: FlowFolder
+    """The operator's Python flows."""
+    engine: TemporalFlowEngine | None
+    """None: this domain runs jobs only."""
+    relay: RelayEnds | None
+
+
+def make_parts(settings: Settings) -> Parts:
+    settings.state.mkdir(parents=True, exist_ok=True)
+    stores = open_stores(settings.store_url)
+    store, slips = stores.jobs, stores.slips
+    clock, ids = SystemClock(), RandomIds()
+    writer = CheckedWriter(store)
+    engine = relay = None
+    if settings.temporal:
+        # Takes a second to import, so only those pay for it who run cases.
+        from holdfast.adapters.temporal.flow_engine import Limits, TemporalFlowEngine
+
+        limits = Limits(settings.history_limit, settings.look_after)
+        engine = TemporalFlowEngine(
+            settings.temporal, namespace=settings.temporal_namespace, task_queue=settings.task_queue, limits=limits
+        )
+        relay = RelayEnds(
+            store,
+            slips,
+            engine,
+            FlowEnds(SharedResults(settings.outputs)),
+            clock,
+            every=settings.relay_every,
+            patience=settings.relay_patience,
+            troubled=lambda text: log.warning("ends wait", detail=text),
+        )
+        writer.listeners.append(relay.notice)
+    flows = KeepFlows(store, clock)
+    # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.
+    audit = KeepAudit(stores.audit, clock, ids, lambda tenant, head: log.info("audit", tenant=tenant, **head._asdict()))
+    storms = KeepStorms(
+        slips, store, clock, settings.storms, troubled=lambda text: log.warning("canaries wait", detail=text)
+    )
+    brakes = LeaseBrakes(slips, storms, clock, ids, settings.brakes)
+    faults = HandleFaults(
+        store,
+        stores.incidents,
+        writer,
+        clock,
+        Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
+        DecideFaults(flows, RuleCache(KeepRules(slips), CelConditions()), settings.free_tries),
+        engine=engine,
+        brakes=brakes,
+        audit=audit,
+        troubled=lambda text: log.warning("faults wait", detail=text),
+    )
+    parts = Parts(
+        settings=settings,
+        store=store,
+        pilots=stores.pilots,
+        slips=slips,
+        faults=faults,
+        incidents=stores.incidents,
+        clock=clock,
+        ids=ids,
+        writer=writer,
+        identity=SignedIdentity(signing_key(settings.key_file), clock),
+        notify=HttpxNotify(settings.callback_hosts),
+        staging=Outbound(settings.staging_hosts, setting="staging_hosts"),
+        audit=audit,
+        stops=KeepStops(slips, clock),
+        brakes=brakes,
+        release=ReleaseClaims(store, stores.pilots, writer, clock),
+        flows=flows,
+        folder=FlowFolder(settings.flows),
+        engine=engine,
+        relay=relay,
+    )
+    faults.exlets = run_exlet(parts, SteerJobs(store, writer, clock, leave_fault))
+    return parts
+
+
+def run_exlet(parts: Parts, steer: SteerJobs) -> RunExlet:
+    """The service that carries exlets out, for any process."""
+    mend = MendJobs(parts.writer, steer, parts.clock)
+    gates = KeepGates(parts.slips)
+    return RunExlet(parts.incidents, parts.store, parts.engine, parts.flows, gates, mend, parts.clock)

@@ -1,0 +1,109 @@
+"""The services of a server."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import structlog
+
+from holdfast.adapters.cel.conditions import CelConditions
+from holdfast.adapters.cel.sandbox import CelSandbox
+from holdfast.adapters.prometheus.metrics import Sample
+from holdfast.adapters.system.results import SharedResults
+from holdfast.apps.wiring.parts import Parts
+from holdfast.domain.jobs.claim import leave_fault
+from holdfast.services.bind_worklets import BindWorklets
+from holdfast.services.claim_jobs import ClaimJobs
+from holdfast.services.edit_rules import EditRules
+from holdfast.services.end_jobs import EndJobs
+from holdfast.services.find_outputs import FindOutputs
+from holdfast.services.follow_jobs import FollowJobs
+from holdfast.services.hold_channels import HoldChannels
+from holdfast.services.keep_beats import KeepBeats
+from holdfast.services.keep_gates import KeepGates
+from holdfast.services.keep_rules import KeepRules
+from holdfast.services.open_sessions import OpenSessions
+from holdfast.services.read_outputs import ReadOutputs
+from holdfast.services.rule_cache import RuleCache
+from holdfast.services.steer_jobs import SteerJobs
+from holdfast.services.submit_jobs import SubmitJobs
+
+log = structlog.get_logger()
+
+
+class ServerParts:
+    """The services of one server, joined."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.name = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+        store, clock, writer = parts.store, parts.clock, parts.writer
+        self.claims = ClaimJobs(store, writer, clock, parts.ids)
+        self.ends = EndJobs(
+            store,
+            writer,
+            clock,
+            faulted=parts.faults.handle,
+            troubled=lambda text: log.warning("faults wait", detail=text),
+        )
+        self.follow = FollowJobs(store, clock, alone=lambda: len(self.beats.alive) <= 1)
+        self.submit = SubmitJobs(store, clock, parts.ids, offered=[self.claims.offer])
+        self.steer = SteerJobs(store, writer, clock, leave_fault)
+        self.beats = KeepBeats(
+            parts.pilots, clock, server=self.name, url=parts.settings.public_url, shared_out=self.claims.own
+        )
+        self.channels = HoldChannels(
+            store,
+            parts.pilots,
+            self.beats,
+            parts.release,
+            clock,
+            granted=self.ends.held_by,
+            troubled=lambda text: log.warning("deaths wait", detail=text),
+        )
+        self.outputs = ReadOutputs(writer)
+        self.sessions = OpenSessions(parts.slips, clock, parts.ids, parts.identity)
+        self.case_outputs = FindOutputs(store, SharedResults(parts.settings.outputs))
+        self.worklets = BindWorklets(parts.slips, parts.flows)
+        self.gates = KeepGates(parts.slips, changed=self.claims.windows.look_anew)
+        self.claims.windows.gated = self.gates.gated
+        self.conditions, self.trying = CelConditions(), CelSandbox()
+        self.rules = KeepRules(parts.slips)
+        self.rule_cache = RuleCache(KeepRules(parts.slips), self.conditions)
+        self.edit_rules = EditRules(self.rules, self.conditions, self.trying, clock, parts.ids.job)
+        writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
+
+    def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        loops = {
+            "claims": self.claims.run,
+            "ends": self.ends.run,
+            "follow": self.follow.run,
+            "beats": self.beats.run,
+            "channels": self.channels.run,
+            "gates": self.gates.run,
+            "rules": self.rule_cache.run,
+        }
+        if self.parts.relay is not None:
+            loops["hints"] = self.parts.relay.run_hints
+        return loops
+
+    def samples(self) -> Iterator[Sample]:
+        """What this server has done, for `/metrics`."""
+        desk, tally = self.claims.tally, self.parts.writer.tally
+        yield Sample("holdfast_claims_granted_total", "Claims given to pilots", desk.granted)
+        yield Sample("holdfast_claims_lost_total", "Claims written in vain", desk.lost)
+        yield Sample("holdfast_claim_bulks_total", "Writes of claims", desk.bulks)
+        yield Sample("holdfast_window_pages_total", "Pages of candidates read", desk.pages)
+        yield Sample("holdfast_lane_looks_total", "Looks for lanes with work", desk.looks)
+        yield Sample("holdfast_requests_waiting", "Pilots waiting for work", self.claims.waiting)
+        yield Sample("holdfast_writes_total", "Version-checked writes", tally.written, (("result", "written"),))
+        yield Sample("holdfast_writes_total", "", tally.conflicts, (("result", "conflict"),))
+        yield Sample("holdfast_writes_total", "", tally.unknown, (("result", "unknown"),))
+        yield Sample("holdfast_writes_confirmed_total", "Writes settled by a confirming one", tally.confirmed)
+        yield Sample("holdfast_channels_open", "Pilots with a channel here", self.channels.open_count)
+        yield Sample("holdfast_pilot_deaths_total", "Pilots whose channel closed for good", self.channels.deaths)
+        yield Sample("holdfast_claims_released_total", "Claims taken away", self.parts.release.released)
+        yield Sample("holdfast_servers_alive", "Servers seen alive", len(self.beats.alive))

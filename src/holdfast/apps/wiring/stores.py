@@ -1,0 +1,68 @@
+"""The stores of a domain, by the URL that names them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from holdfast.ports.audit import AuditStore
+from holdfast.ports.errors import Permanent
+from holdfast.ports.incident_store import IncidentStore
+from holdfast.ports.job_store import JobStore
+from holdfast.ports.pilot_store import PilotStore
+from holdfast.ports.slip_store import SlipStore
+
+
+class Stores(NamedTuple):
+    """The stores of one domain; opening and closing the job store does so for all."""
+
+    jobs: JobStore
+    pilots: PilotStore
+    slips: SlipStore
+    incidents: IncidentStore
+    audit: AuditStore
+
+
+def open_stores(url: str) -> Stores:
+    """The stores that a URL names, not yet connected. Each kind takes a second to import, so a process pays for its own only."""
+    scheme = url.split(":", 1)[0].split("+")[0]
+    if scheme in ("sqlite", "postgresql"):
+        from holdfast.adapters.sql.audit import SqlAuditStore
+        from holdfast.adapters.sql.incident_store import SqlIncidentStore
+        from holdfast.adapters.sql.job_store import SqlJobStore
+        from holdfast.adapters.sql.pilot_store import SqlPilotStore
+        from holdfast.adapters.sql.slip_store import SqlSlipStore
+
+        sql = SqlJobStore(url)
+        base = sql.database
+        return Stores(sql, SqlPilotStore(base), SqlSlipStore(base), SqlIncidentStore(base), SqlAuditStore(base))
+    if scheme in ("opensearch", "opensearch+https", "opensearch+http"):
+        from holdfast.adapters.opensearch.audit import OpenSearchAuditStore
+        from holdfast.adapters.opensearch.incident_store import OpenSearchIncidentStore
+        from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
+        from holdfast.adapters.opensearch.pilot_store import OpenSearchPilotStore
+        from holdfast.adapters.opensearch.slip_store import OpenSearchSlipStore
+
+        parts = urlsplit(url)
+        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        transport = "https" if url.startswith("opensearch+https") else "http"
+        replicas = int(options.get("replicas", "0"))
+        search = OpenSearchJobStore(
+            [f"{transport}://{host}" for host in parts.netloc.rpartition("@")[2].split(",")],
+            prefix=parts.path.strip("/") or "holdfast",
+            replicas=replicas,
+            shards=int(options.get("shards", "1")),
+            wait_for_active_shards=options.get("wait_for_active_shards", "2" if replicas else "1"),
+            timeout=float(options.get("timeout", "5")),
+        )
+        cluster = search.cluster
+        return Stores(
+            search,
+            OpenSearchPilotStore(cluster),
+            OpenSearchSlipStore(cluster),
+            OpenSearchIncidentStore(cluster),
+            OpenSearchAuditStore(cluster),
+        )
+    raise Permanent(
+        f"store {scheme}:… is not known; use sqlite:///FILE, postgresql://… or opensearch://HOST:PORT/PREFIX"
+    )

@@ -1,0 +1,78 @@
+"""The services of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from holdfast.adapters.system.file_lists import SharedFiles
+from holdfast.apps.wiring.parts import Parts, run_exlet
+from holdfast.apps.wiring.server import ServerParts
+from holdfast.domain.jobs.claim import leave_fault
+from holdfast.ports.errors import Permanent, Transient
+from holdfast.services.bind_worklets import BindWorklets
+from holdfast.services.find_outputs import FindOutputs
+from holdfast.services.keep_gates import KeepGates
+from holdfast.services.keep_listings import KeepListings
+from holdfast.services.steer_jobs import SteerJobs
+from holdfast.services.submit_flow_jobs import SubmitFlowJobs
+from holdfast.services.submit_jobs import SubmitJobs
+
+log = structlog.get_logger()
+
+
+class WorkerParts:
+    """The services of one worker, joined; in one process with a server, a new job is offered to its pilots at once."""
+
+    def __init__(self, parts: Parts, server: ServerParts | None = None) -> None:
+        if parts.engine is None or parts.relay is None:
+            raise Permanent("a worker needs Temporal: set HOLDFAST_TEMPORAL to its HOST:PORT")
+        self.parts = parts
+        self.engine = parts.engine
+        self.relay = parts.relay
+        submit = server.submit if server else SubmitJobs(parts.store, parts.clock, parts.ids)
+        steer = SteerJobs(parts.store, parts.writer, parts.clock, leave_fault)
+        settings = parts.settings
+        shared = SharedFiles(settings.flow_files, hidden=(settings.state,))
+        self.listings = KeepListings(parts.store, parts.clock, shared, every=settings.watch_every)
+        self.worklets = BindWorklets(parts.slips, parts.flows)
+        outputs = FindOutputs(parts.store, parts.relay.ends.results)
+        self.jobs = SubmitFlowJobs(
+            parts.store,
+            parts.slips,
+            parts.flows,
+            submit,
+            steer,
+            parts.relay.ends,
+            self.listings,
+            outputs,
+            parts.staging,
+            KeepGates(parts.slips),
+        )
+        self.exlets = run_exlet(parts, steer)
+
+    def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """A worker in a process of its own also sees ends: those of jobs that it cancels or continues."""
+        return {"worker": self.run, "hints": self.relay.run_hints}
+
+    async def run(self) -> None:
+        """Work until cancelled; while Temporal cannot be reached, wait for it."""
+        from holdfast.adapters.temporal.activities import Activities
+        from holdfast.adapters.temporal.exlet_activities import ExletActivities
+        from holdfast.adapters.temporal.worker import run_worker
+
+        while True:
+            try:
+                client = await self.engine.client()
+                break
+            except Transient as error:
+                log.warning("the worker waits", detail=str(error))
+                await asyncio.sleep(1.0)
+        activities = Activities(
+            client, self.parts.store, self.jobs, self.listings, self.worklets, ExletActivities(self.exlets)
+        )
+        python = self.parts.settings.flows is not None
+        await run_worker(client, task_queue=self.engine.task_queue, activities=activities, python=python)

@@ -1,0 +1,43 @@
+"""What an exlet does to a job is one write, and leaves no fault unseen."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.contracts.examples import job
+
+from holdfast.adapters.sql.job_store import SqlJobStore
+from holdfast.adapters.system.clock import SystemClock
+from holdfast.domain.exlets.primitive import Action, Steer
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.faults.incident import Incident
+from holdfast.domain.jobs.claim import leave_fault
+from holdfast.domain.jobs.job_document import Ending, Outcome, State, Token
+from holdfast.ports.job_store import Change
+from holdfast.services.mend_jobs import MendJobs
+from holdfast.services.steer_jobs import SteerJobs
+from holdfast.services.write_checked import CheckedWriter
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqlJobStore]:
+    store = SqlJobStore(f"sqlite:///{tmp_path / 'mend.db'}")
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def test_the_fault_of_a_job_that_an_exlet_continues_is_left_to_the_handler_of_faults(store: SqlJobStore) -> None:
+    """By its own retry policy it would be tried again at once, and nobody would hear of the fault."""
+    clock, writer = SystemClock(), CheckedWriter(store)
+    mend = MendJobs(writer, SteerJobs(store, writer, clock, leave_fault), clock)
+    ended = Ending(Token(0, 1), "claim-1", Outcome.FAULT, exit_code=1, host="n17")
+    held = job("one", tenant="lab", state=State.RUNNING, attempt=1, holders=("step-1",), held_end=ended)
+    await store.write([Change(held, None)])
+    incident = Incident("i1", "lab", "ann", ExceptionType.ABORT, at=1, job="one", attempt=1)
+    outcome = await mend.mend(incident, Steer(Action.CONTINUE), step="step-2", release_of="step-1")
+    assert outcome.done, outcome.detail
+    document = (await store.get(["one"]))["one"].document
+    assert (document.state, document.last) == (State.FAULTED, ended)
