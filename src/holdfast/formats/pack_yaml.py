@@ -12,8 +12,9 @@ import yaml
 from holdfast.domain.faults.cause import Cause, Retry
 from holdfast.domain.faults.classify import Classifier
 from holdfast.domain.faults.evidence import MEASURES, Scheduler, Stage, plain_word
-from holdfast.domain.faults.fault_pattern import Comparison, FaultPattern, Search, Seen, When
+from holdfast.domain.faults.fault_pattern import Comparison, FaultPattern, When
 from holdfast.domain.faults.regex_shape import shape_of
+from holdfast.domain.faults.seen import Search, Seen
 from holdfast.domain.faults.signals import number_of
 from holdfast.domain.flows.finding import Finding, Place, did_you_mean
 from holdfast.formats.evidence_json import read_evidence

@@ -138,7 +138,7 @@ def test_the_order_of_patterns_does_not_matter(dice: random.Random, telling: dic
 
 def test_the_index_leaves_nothing_out() -> None:
     """What the index passes over does not match, on every fixture there is."""
-    from holdfast.domain.faults.fault_pattern import Seen
+    from holdfast.domain.faults.seen import Seen
 
     for record in [one for pack in PACKS.patterns for one in (*pack.fixtures.matches, *pack.fixtures.passes)]:
         evidence = read_evidence(record)

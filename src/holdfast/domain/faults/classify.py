@@ -24,9 +24,10 @@ from dataclasses import dataclass, replace
 
 from holdfast.domain.faults.cause import Cause, Finding, Retry
 from holdfast.domain.faults.evidence import Evidence
-from holdfast.domain.faults.fault_pattern import MOST_LINES_SHOWN, FaultPattern, Match, Seen
+from holdfast.domain.faults.fault_pattern import MOST_LINES_SHOWN, FaultPattern, Match
 from holdfast.domain.faults.pattern_index import PatternIndex
 from holdfast.domain.faults.redaction import redacted
+from holdfast.domain.faults.seen import Seen
 
 LATER = 8.0
 """What the last of several errors loses to the first; one right behind it loses `NEXT`."""
@@ -46,10 +47,10 @@ SUREST = 0.99
 MOST_OTHERS = 5
 
 _WARNS = re.compile(
-    r"(?i)\bwarn(?:ing|ings)?\b|\bdeprecat|\bretrying\b|\bwill (?:be )?retr|\bretry(?:ing)? (?:in|after|#?[0-9])|\battempt [0-9]+ (?:of|/)|\bignor(?:ed|ing)\b|\bnon-?fatal\b|\bskipping\b"
+    r"\bwarn(?:ing|ings)?\b|\bdeprecat|\bretrying\b|\bwill (?:be )?retr|\bretry(?:ing)? (?:in|after|#?[0-9])|\battempt [0-9]+ (?:of|/)|\bignor(?:ed|ing)\b|\bnon-?fatal\b|\bskipping\b"
 )
 _TROUBLE = re.compile(
-    r"(?i)error|exception|traceback|fail|fatal|abort|kill|cannot|can't|could not|unable|denied|no such|not found|terminat|panic|core dump|refused|invalid|exceed|exit|signal|^\s+at |^\s*file \"|^\s*caused by"
+    r"error|exception|traceback|fail|fatal|abort|kill|cannot|can't|could not|unable|denied|no such|not found|terminat|panic|core dump|refused|invalid|exceed|exit|signal|^\s+at |^\s*file \"|^\s*caused by"
 )
 _ROOT = re.compile(r"^\s*(?:Caused by|Root cause|caused by)\b")
 
@@ -165,7 +166,7 @@ def _judged(seen: Seen, match: Match, going_on: int) -> _Reading:
     best = None
     for place in match.places:
         points, confidence = float(pattern.weight), pattern.confidence
-        if _WARNS.search(seen.lines[place]):
+        if _WARNS.search(seen.lowered[place]):
             points, confidence = points - WARNING, confidence * 0.7
         elif place < going_on:
             points, confidence = points - OLD, confidence * 0.8
@@ -183,7 +184,7 @@ def _gone_on(seen: Seen, matches: Sequence[Match]) -> int:
         return 0
     quiet = 0
     for place in range(seen.log_lines - 1, -1, -1):
-        if _TROUBLE.search(seen.lines[place]):
+        if _TROUBLE.search(seen.lowered[place]):
             quiet = 0
             continue
         quiet += 1

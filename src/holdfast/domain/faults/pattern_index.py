@@ -1,19 +1,47 @@
-"""Which of many patterns are worth a closer look, found without running their expressions.
+"""Which of many patterns are worth a closer look, and on which lines, found without running their expressions.
 
-An expression cannot match where the text that it needs is not there. A needed text with a whole word in it is looked up among the words of the log; of one that may be a part of a word, four letters are. What
-asks for no line is found by what it asks for first: an exit code, a signal, a word of the batch system.
+An expression cannot match in a line where the texts that it needs are not there. Texts are looked up by the words of the line, and which texts a word can be part of is kept, since logs share most of
+their words. What asks for no line is found by what it asks for first: an exit code, a signal, a word of the batch system.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from holdfast.domain.faults.fault_pattern import FaultPattern, Search, Seen, When
+from holdfast.domain.faults.fault_pattern import FaultPattern, When
+from holdfast.domain.faults.regex_texts import EDGE, Way, bare
+from holdfast.domain.faults.seen import Search, Seen
 
-_WORD = re.compile(r"[a-z0-9_]*[a-z][a-z0-9_]*")
+_WORD = re.compile(r"[a-z0-9_]+")
+_APART = bytes(code if code == 10 or _WORD.match(chr(code)) else 32 for code in range(256))
 _GRAM = 4
+_MOST_KNOWN = 200_000
+"""Words that are kept; a stranger's log must not fill the memory."""
+_SHORT = 30
+"""What a short text counts when the rarest is looked for: it stands in many words."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A word of a text, with its edges as texts have them."""
+
+    text: str
+    word: str
+    first: bool
+    """A word of the log begins with it."""
+    last: bool
+
+    @classmethod
+    def of(cls, text: str) -> _Part:
+        return cls(text, bare(text), text.startswith(EDGE), text.endswith(EDGE))
+
+    def stands_in(self, word: str) -> bool:
+        if self.first:
+            return word == self.word if self.last else word.startswith(self.word)
+        return word.endswith(self.word) if self.last else self.word in word
 
 
 class PatternIndex:
@@ -23,59 +51,63 @@ class PatternIndex:
         self._by_line: dict[str, list[FaultPattern]] = {}
         self._by_fact: dict[Hashable, list[FaultPattern]] = {}
         self._always: list[FaultPattern] = []
-        self._searches: dict[str, list[Search]] = {}
-        self._unneeding: set[str] = set()
-        texts: set[str] = set()
-        known: set[str] = set()
+        searches: dict[str, Search] = {}
         for pattern in patterns:
             when = pattern.when
             for search in when.lines:
                 self._by_line.setdefault(search.expression, []).append(pattern)
-            for search in (*when.lines, *when.also, *when.unless):
-                if search.expression in known:
-                    continue
-                known.add(search.expression)
-                texts |= {text for way in search.ways for one in way for text in one}
-                for text in search.needed:
-                    self._searches.setdefault(text, []).append(search)
-                if not search.needed:
-                    self._unneeding.add(search.expression)
+            searches |= {one.expression: one for one in (*when.lines, *when.also, *when.unless)}
             if not when.lines:
                 keys = _facts(when)
                 for key in keys:
                     self._by_fact.setdefault(key, []).append(pattern)
                 if not keys:
                     self._always.append(pattern)
-        self._whole: dict[str, list[tuple[frozenset[str], str]]] = {}
-        self._part: dict[str, list[tuple[str, str]]] = {}
-        self._short: list[tuple[str, str]] = []
-        self._other: list[str] = []
-        times = Counter(word for text in texts for word in set(_WORD.findall(text)))
-        for text in texts:
-            self._sort_in(text, times)
+        self._anywhere = tuple(sorted(one.expression for one in searches.values() if not one.ways))
+        self._ways: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+        """By the text that is looked for first: the expression, and the numbers of the other sets that it needs."""
+        self._sets: list[tuple[str, ...]] = []
+        self._joined: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+        """By the rarest of their parts: texts of several words, and their other parts."""
+        self._wordless: list[str] = []
+        self._short: list[_Part] = []
+        self._long: dict[str, list[_Part]] = {}
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._sort_in_texts(self._sort_in_ways(searches.values()))
 
-    def _sort_in(self, text: str, times: Counter[str]) -> None:
-        words = [(found.start() > 0 and found.end() < len(text), found[0]) for found in _WORD.finditer(text)]
-        inner = frozenset(word for whole, word in words if whole)
-        if inner:
-            # The word that stands in the fewest texts is the one that logs are the least full of.
-            rarest = min(inner, key=lambda word: (times[word], -len(word), word))
-            self._whole.setdefault(rarest, []).append((inner - {rarest}, text))
-            return
-        word = min((word for _, word in words), key=lambda word: (times[word], -len(word), word), default="")
-        if not word:
-            self._other.append(text)
-        elif len(word) < _GRAM:
-            self._short.append((word, text))
-        else:
-            self._part.setdefault(word[:_GRAM], []).append((word, text))
+    def _sort_in_ways(self, searches: Iterable[Search]) -> Mapping[str, int]:
+        ways = [(one.expression, way) for one in searches for way in one.ways]
+        times = Counter(text for _, way in ways for one in way for text in one)
+        numbers: dict[tuple[str, ...], int] = {}
+        for expression, way in ways:
+            key = _rarest(way, times)
+            others = tuple(numbers.setdefault(one, len(numbers)) for one in way if one is not key)
+            for text in key:
+                self._ways.setdefault(text, []).append((expression, others))
+        self._sets = list(numbers)
+        return times
+
+    def _sort_in_texts(self, texts: Mapping[str, int]) -> None:
+        parts_of = {text: _parts(text) for text in texts}
+        times = Counter(part for parts in parts_of.values() for part in parts)
+        for text, parts in sorted(parts_of.items()):
+            if not parts:
+                self._wordless.append(text)
+            elif parts != (text,):
+                key = min(parts, key=lambda part: (len(bare(part)) < _GRAM, times[part], -len(part), part))
+                others = sorted({*parts} - {key}, key=lambda part: (times[part], part))
+                self._joined.setdefault(key, []).append((text, tuple(others)))
+        for part in map(_Part.of, sorted(times)):
+            if len(part.word) < _GRAM:
+                self._short.append(part)
+            else:
+                self._long.setdefault(part.word[:_GRAM], []).append(part)
 
     def candidates(self, seen: Seen) -> Iterator[FaultPattern]:
-        """Every pattern that can match, and some that do not; tells the evidence what is possible in it."""
-        possible = self._possible(seen.lowered)
-        seen.possible = possible
+        """Every pattern that can match, and some that do not; tells the evidence which lines are worth a look."""
+        worth = seen.worth = self._worth(seen)
         given: dict[int, FaultPattern] = {}
-        for expression in possible:
+        for expression in worth:
             for pattern in self._by_line.get(expression, ()):
                 given[id(pattern)] = pattern
         for key in _told(seen):
@@ -84,25 +116,84 @@ class PatternIndex:
         yield from given.values()
         yield from self._always
 
-    def _possible(self, lowered: str) -> set[str]:
-        found = set(self._unneeding)
-        if not lowered:
-            return found
-        words = set(_WORD.findall(lowered))
-        texts: list[str] = []
-        for word in words & self._whole.keys():
-            texts += [text for others, text in self._whole[word] if others <= words]
-        joined = " ".join(words)
-        grams = {word[at : at + _GRAM] for word in words for at in range(len(word) - _GRAM + 1)}
-        for gram in grams & self._part.keys():
-            texts += [text for word, text in self._part[gram] if word in joined]
-        texts += [text for word, text in self._short if word in joined]
-        present = {text for text in (*texts, *self._other) if text in lowered}
-        for text in present & self._searches.keys():
-            for search in self._searches[text]:
-                if search.expression not in found and search.possible(present):
-                    found.add(search.expression)
+    def _worth(self, seen: Seen) -> Mapping[str, int]:
+        """The lines that have all that an expression needs, by the expression. Lines are bits of a number."""
+        everywhere = (1 << len(seen.lines)) - 1
+        masks = self._masks(seen.lowered)
+        for text in self._wordless:
+            masks[text] = everywhere
+        for part in masks.keys() & self._joined.keys():
+            here = masks[part]
+            for text, others in self._joined[part]:
+                mask = here
+                for other in others:
+                    mask &= masks.get(other, 0)
+                    if not mask:
+                        break
+                else:
+                    masks[text] = mask
+        found = dict.fromkeys(self._anywhere, everywhere)
+        unions: dict[int, int] = {}
+        for text in masks.keys() & self._ways.keys():
+            here = masks[text]
+            for expression, sets in self._ways[text]:
+                mask = here
+                for number in sets:
+                    union = unions.get(number)
+                    if union is None:
+                        union = 0
+                        for other in self._sets[number]:
+                            union |= masks.get(other, 0)
+                        unions[number] = union
+                    mask &= union
+                    if not mask:
+                        break
+                else:
+                    found[expression] = found.get(expression, 0) | mask
         return found
+
+    def _masks(self, lowered: list[str]) -> dict[str, int]:
+        """The lines in which each part of a text stands."""
+        apart = "\n".join(lowered).encode("ascii", "replace").translate(_APART).decode("ascii")
+        lines: dict[str, int] = {}
+        bit = 1
+        for line in apart.split("\n"):
+            for word in line.split():
+                lines[word] = lines.get(word, 0) | bit
+            bit <<= 1
+        known = self._known
+        if len(known) > _MOST_KNOWN:
+            known = self._known = {}
+        masks: dict[str, int] = {}
+        for word, mask in lines.items():
+            parts = known.get(word)
+            if parts is None:
+                parts = known[word] = self._parts_of(word)
+            for part in parts:
+                masks[part] = masks.get(part, 0) | mask
+        return masks
+
+    def _parts_of(self, word: str) -> tuple[str, ...]:
+        found = {one.text for one in self._short if one.stands_in(word)}
+        for at in range(len(word) - _GRAM + 1):
+            found |= {one.text for one in self._long.get(word[at : at + _GRAM], ()) if one.stands_in(word)}
+        return tuple(found)
+
+
+def _rarest(way: Way, times: Mapping[str, int]) -> tuple[str, ...]:
+    """The set that the fewest lines will have."""
+    return min(way, key=lambda one: sum(times[text] + (_SHORT if len(bare(text)) < _GRAM else 0) for text in one))
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """The words of a text: what stands at its edge may be a part of a longer word."""
+    inner = bare(text)
+    return tuple(
+        ("" if one.start() == 0 and not text.startswith(EDGE) else EDGE)
+        + one[0]
+        + ("" if one.end() == len(inner) and not text.endswith(EDGE) else EDGE)
+        for one in _WORD.finditer(inner)
+    )
 
 
 def _facts(when: When) -> list[Hashable]:

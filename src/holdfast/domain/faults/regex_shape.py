@@ -15,17 +15,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from holdfast.domain.faults.regex_texts import SHORTEST_FIXED, Way, bare, ways_of
+
 LONGEST = 600
 MANY = 64
 """A repeat that may go so far counts as one without bound."""
 MOST_UNBOUNDED = 4
-SHORTEST_FIXED = 2
-MOST_SETS = 3
 
 _parser: Any = importlib.import_module("re._parser")
-
-
-Way = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +33,6 @@ class Shape:
     """What is wrong with it, as the end of a sentence; empty if nothing is."""
     ways: tuple[Way, ...] = ()
     """The ways to match: in each, one text of every set must be there. The first set of each is the most telling one."""
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """Texts in lower case of which one must stand in whatever matches; empty if there are none such."""
-        return tuple(sorted({text for way in self.ways for text in way[0]}))
 
 
 @cache
@@ -55,8 +47,8 @@ def shape_of(expression: str) -> Shape:
     problem = _slow(tree)
     if problem:
         return Shape(problem)
-    ways = _ways(tree)
-    if any(not way or min(len(one) for one in way[0]) < SHORTEST_FIXED for way in ways):
+    ways = ways_of(tree)
+    if any(not way or min(len(bare(one)) for one in way[0]) < SHORTEST_FIXED for way in ways):
         return Shape(f"it has no fixed text of {SHORTEST_FIXED} or more characters that must be there")
     return Shape("", ways)
 
@@ -119,54 +111,3 @@ def _variable(body: Iterable[Any], times: int) -> bool:
             if least != most and most * times > MANY:
                 return True
     return False
-
-
-def _ways(tree: Iterable[Any]) -> tuple[Way, ...]:
-    nodes = [node for node in tree if _name(node) != "AT"]
-    if len(nodes) == 1 and _name(nodes[0]) == "SUBPATTERN":
-        return _ways(nodes[0][1][3])
-    if len(nodes) == 1 and _name(nodes[0]) == "BRANCH":
-        return tuple(way for branch in nodes[0][1][1] for way in _ways(branch))
-    first, *rest = [tuple(sorted(one)) for one in _sets(nodes)] or [()]
-    telling = [one for one in rest if len(min(one, key=len)) > SHORTEST_FIXED]
-    return ((first, *telling[: MOST_SETS - 1]) if first else (),)
-
-
-def _best(tree: Iterable[Any]) -> frozenset[str] | None:
-    return next(iter(_sets(tree)), None)
-
-
-def _sets(tree: Iterable[Any]) -> list[frozenset[str]]:
-    """Sets of texts, of each of which one must be there; the most telling first."""
-    found: list[frozenset[str]] = []
-    run = ""
-    for node in tree:
-        name, value = _name(node), node[1]
-        if name == "LITERAL" and value < 128:
-            run += chr(value).lower()
-            continue
-        if name == "AT":
-            continue
-        if run:
-            found.append(frozenset({run}))
-            run = ""
-        inner = _inside(name, value)
-        if inner:
-            found.append(inner)
-    if run:
-        found.append(frozenset({run}))
-    # The longest is the rarest; of equals, the one with fewer ways.
-    return sorted(found, key=lambda one: (-min(len(text) for text in one), len(one)))
-
-
-def _inside(name: str, value: Any) -> frozenset[str] | None:
-    if name == "SUBPATTERN":
-        return _best(value[3])
-    if name == "ATOMIC_GROUP":
-        return _best(value)
-    if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-        return _best(value[2]) if value[0] >= 1 else None
-    if name == "BRANCH":
-        ways = [_best(branch) for branch in value[1]]
-        return None if any(not way for way in ways) else frozenset(text for way in ways if way for text in way)
-    return None
