@@ -297,6 +297,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._do()
 
+    def do_PUT(self) -> None:
+        self._do()
+
     def do_DELETE(self) -> None:
         self._do()
 

@@ -36,6 +36,7 @@ from holdfast.ports.job_store import Change, Record, Stored, Written
 from holdfast.services.decide_faults import FRESH, DecideFaults
 from holdfast.services.edit_rules import Draft, Edited, EditRules
 from holdfast.services.handle_faults import HandleFaults
+from holdfast.services.keep_exlets import KeepExlets
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_rules import KeepRules
@@ -64,7 +65,7 @@ class Desk:
         store, clock, slips = self.store, SystemClock(), SqlSlipStore(self.store.database)
         writer = CheckedWriter(store)
         flows = KeepFlows(store, clock)
-        deciding = DecideFaults(flows, RuleCache(KeepRules(slips), CONDITIONS))
+        deciding = DecideFaults(flows, RuleCache(KeepRules(slips), CONDITIONS), KeepExlets(slips, flows, clock))
         mend = MendJobs(writer, SteerJobs(store, writer, clock, leave_fault), clock)
         exlets = RunExlet(self.incidents, store, None, flows, KeepGates(slips), mend, clock)
         brakes = LeaseBrakes(slips, KeepStorms(slips, store, clock), clock, RandomIds(), self.policy)

@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 
 import httpx
 
-from holdfast.client import calls, case_calls, incident_calls, rule_calls
+from holdfast.client import calls, case_calls, exlet_calls, incident_calls, rule_calls
 from holdfast.client.answers import (
     Accepted,
     CasePage,
@@ -283,6 +283,16 @@ class HoldfastClient:
     def ask_rules(self, question: Mapping[str, object]) -> Json:
         """What the rules would say; see `rule_calls.ask_rules`. Nothing is done."""
         return self.send(rule_calls.ask_rules(question))
+
+    def exlets(self) -> list[Json]:
+        return self.send(exlet_calls.exlets())
+
+    def exlet(self, name: str, version: str | None = None) -> Json:
+        return self.send(exlet_calls.exlet(name, version))
+
+    def put_exlet(self, name: str, text: str, *, type_: str | None = None) -> Json:
+        """Keep an exlet under its name, for rules to conclude."""
+        return self.send(exlet_calls.put_exlet(name, text, type_=type_))
 
     @contextmanager
     def stream(

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.domain.exlets.exlet import Exlet
-from holdfast.domain.exlets.exlet_check import check_exlet
-from holdfast.domain.exlets.exlet_plain import exlet_as_plain, step_from_plain
+from holdfast.domain.exlets.exlet_plain import exlet_as_plain, version_of
 from holdfast.domain.faults.cause import Finding
 from holdfast.domain.faults.evidence import Evidence
 from holdfast.domain.faults.exception_type import ExceptionType
@@ -16,11 +15,10 @@ from holdfast.domain.faults.house_policy import FREE_TRIES, Course, HouseAnswer,
 from holdfast.domain.faults.incident import Decision, Incident
 from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.domain.rules.condition import Verdict
-from holdfast.domain.rules.context import Context
 from holdfast.domain.rules.fault_context import fault_context
 from holdfast.domain.rules.rule_set import Ruling
-from holdfast.domain.rules.rule_tree import Conclusion
 from holdfast.ports.errors import NotFound
+from holdfast.services.keep_exlets import KeepExlets, concluded_in_place
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.rule_cache import RuleCache
 
@@ -37,6 +35,8 @@ class DecideFaults:
 
     flows: KeepFlows
     rules: RuleCache | None = None
+    exlets: KeepExlets | None = None
+    """Those that rules conclude by their names."""
     free_tries: Sequence[int] = FREE_TRIES
 
     async def get_ready(self) -> None:
@@ -62,7 +62,11 @@ class DecideFaults:
         seen = {"shadow": _shadow(shadow)} if shadow is not None else {}
         if active.verdict is Verdict.FALSE:
             return _of_house(incident, house, now, **seen)
-        return _of_rule(incident, active, context, now, **seen)
+        if self.exlets is None:
+            exlet = concluded_in_place(active.conclusion, ExceptionType.ABORT)
+        else:
+            exlet = await self.exlets.concluded(document.tenant, active.conclusion, ExceptionType.ABORT)
+        return _of_rule(incident, active, exlet, now, **seen)
 
     async def _flow(self, document: JobDocument) -> str:
         """The name of the job's flow: rule sets are of all its versions."""
@@ -79,7 +83,7 @@ def _of_house(incident: Incident, answer: HouseAnswer, now: int, **more: Any) ->
     return Decision(incident.id, 1, incident.tenant, now, answer.course.value, HOUSE, detail=detail)
 
 
-def _of_rule(incident: Incident, ruling: Ruling, context: Context, now: int, **more: Any) -> Decision:
+def _of_rule(incident: Incident, ruling: Ruling, exlet: Exlet | str, now: int, **more: Any) -> Decision:
     by = ruling.by
     assert by is not None  # noqa: S101 - it concluded or erred
     path = [{"rule": one.rule, "verdict": one.verdict.value, "message": one.message} for one in by.walk.path]
@@ -88,28 +92,17 @@ def _of_rule(incident: Incident, ruling: Ruling, context: Context, now: int, **m
         said = f"rule {ruling.flagged} of {by.rule_set} erred ({by.walk.path[-1].message}); nothing acts before someone has looked"
         return _held(incident, f"{by.rule_set}#{ruling.flagged}", said, detail, now)
     name = f"{by.rule_set}#{ruling.rule}"
-    exlet = _exlet(ruling.conclusion)
     if isinstance(exlet, str):
         return _held(incident, name, exlet, detail, now)
     detail |= {"words": f"rule {name}"}
+    if ruling.conclusion is not None and ruling.conclusion.exlet:
+        detail |= {"exlet": exlet.name, "exlet_version": version_of(exlet)}
     return Decision(incident.id, 1, incident.tenant, now, EXLET, name, exlet=exlet_as_plain(exlet), detail=detail)
 
 
 def _held(incident: Incident, by: str, words: str, detail: dict[str, Any], now: int) -> Decision:
     detail |= {"words": words, "wait": 0, "charged": True}
     return Decision(incident.id, 1, incident.tenant, now, Course.HOLD.value, by, detail=detail)
-
-
-def _exlet(conclusion: Conclusion | None) -> Exlet | str:
-    """What a rule concludes, or why that cannot be done."""
-    if conclusion is None or not conclusion.steps:
-        return f"the exlet {conclusion.exlet if conclusion else ''!r} is not known here; write its steps into the rule"
-    try:
-        exlet = Exlet("in-place", tuple(step_from_plain(one) for one in conclusion.steps))
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        return f"the rule's steps cannot be read: {error}"
-    wrong = [f"{one.where}: {one.message}" for one in check_exlet(exlet, ExceptionType.ABORT)]
-    return f"the rule's steps are wrong: {'; '.join(wrong[:3])}" if wrong else exlet
 
 
 def _shadow(ruling: Ruling) -> dict[str, Any]:
@@ -119,4 +112,9 @@ def _shadow(ruling: Ruling) -> dict[str, Any]:
         return {"verdict": ruling.verdict.value}
     steps = [dict(one) for one in ruling.conclusion.steps] if ruling.conclusion is not None else []
     rule = ruling.flagged if ruling.verdict is Verdict.ERROR else ruling.rule
-    return {"verdict": ruling.verdict.value, "rule": f"{by.rule_set}#{rule}", "steps": steps}
+    return {
+        "verdict": ruling.verdict.value,
+        "rule": f"{by.rule_set}#{rule}",
+        "steps": steps,
+        "exlet": ruling.conclusion.exlet if ruling.conclusion is not None else "",
+    }

@@ -44,6 +44,7 @@ from holdfast.domain.rules.rule_tree import (
 from holdfast.ports.clock import Clock
 from holdfast.ports.conditions import Conditions, Problem, Trying
 from holdfast.ports.errors import Conflict, NotFound
+from holdfast.services.keep_exlets import KeepExlets
 from holdfast.services.keep_rules import Cornerstone, KeepRules
 
 TRIES = 5
@@ -119,12 +120,17 @@ class EditRules:
     trying: Trying
     clock: Clock
     new_id: Callable[[], str]
+    exlets: KeepExlets | None = None
+    """Those that rules may conclude by their names; None: any name is taken to be one."""
     _contexts: dict[tuple[str, str], Context] = field(default_factory=dict)
 
     async def add(self, draft: Draft, *, by: str, confirmed: bool = False) -> Edited | NotEdited:
         """Add a rule as a shadow."""
         context, wrong = read_context(draft.context)
         reasons = [*(f"context: {one}" for one in wrong), *check_conclusion(draft.conclusion, draft.type)]
+        if self.exlets is not None and not reasons:
+            said = await self.exlets.concluded(draft.rule_set.tenant, draft.conclusion, draft.type)
+            reasons += [said] if isinstance(said, str) else []
         if len(draft.description) > LONGEST_WORDS:
             reasons.append(f"the description is longer than {LONGEST_WORDS} characters")
         trial = await self.trying.try_out(draft.condition, [context])

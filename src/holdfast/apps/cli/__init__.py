@@ -15,6 +15,7 @@ from holdfast.apps.cli.cases import cases
 from holdfast.apps.cli.check import check
 from holdfast.apps.cli.classify import classify
 from holdfast.apps.cli.describe import describe
+from holdfast.apps.cli.exlets import exlets
 from holdfast.apps.cli.explain import explain
 from holdfast.apps.cli.graph import graph
 from holdfast.apps.cli.history import history
@@ -45,7 +46,7 @@ _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     JOBS: (queue, jobs, describe, story, logs, wait),
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
     FLOWS: (run, watch, cases, history, graph, check),
-    FAULTS: (inbox, explain, classify, packs, rules),
+    FAULTS: (inbox, explain, classify, packs, rules, exlets),
     LOOK: (pilots, alerts, events, status, brake, audit, link, config),
 }
 for panel, functions in _ROOMS.items():

@@ -17,6 +17,7 @@ from holdfast.apps.server import (
     audit_routes,
     brake_routes,
     case_routes,
+    exlet_routes,
     incident_routes,
     job_routes,
     page_routes,
@@ -77,6 +78,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(place_routes.router)
     app.include_router(incident_routes.router)
     app.include_router(rule_routes.router)
+    app.include_router(exlet_routes.router)
     app.include_router(pilot_routes.router)
     app.include_router(watch_routes.router)
     app.include_router(page_routes.router)

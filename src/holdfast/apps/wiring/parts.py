@@ -28,6 +28,7 @@ from holdfast.services.decide_faults import DecideFaults
 from holdfast.services.flow_ends import FlowEnds
 from holdfast.services.handle_faults import HandleFaults
 from holdfast.services.keep_audit import KeepAudit
+from holdfast.services.keep_exlets import KeepExlets
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_rules import KeepRules
@@ -69,6 +70,7 @@ class Parts:
     brakes: LeaseBrakes
     release: ReleaseClaims
     flows: KeepFlows
+    exlets: KeepExlets
     folder: FlowFolder
     """The operator's Python flows."""
     engine: TemporalFlowEngine | None
@@ -103,6 +105,7 @@ def make_parts(settings: Settings) -> Parts:
         )
         writer.listeners.append(relay.notice)
     flows = KeepFlows(store, clock)
+    exlets = KeepExlets(slips, flows, clock)
     # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.
     audit = KeepAudit(stores.audit, clock, ids, lambda tenant, head: log.info("audit", tenant=tenant, **head._asdict()))
     storms = KeepStorms(
@@ -115,7 +118,7 @@ def make_parts(settings: Settings) -> Parts:
         writer,
         clock,
         Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
-        DecideFaults(flows, RuleCache(KeepRules(slips), CelConditions()), settings.free_tries),
+        DecideFaults(flows, RuleCache(KeepRules(slips), CelConditions()), exlets, settings.free_tries),
         engine=engine,
         brakes=brakes,
         audit=audit,
@@ -139,6 +142,7 @@ def make_parts(settings: Settings) -> Parts:
         brakes=brakes,
         release=ReleaseClaims(store, stores.pilots, writer, clock),
         flows=flows,
+        exlets=exlets,
         folder=FlowFolder(settings.flows),
         engine=engine,
         relay=relay,

@@ -73,7 +73,7 @@ class ServerParts:
         self.conditions, self.trying = CelConditions(), CelSandbox()
         self.rules = KeepRules(parts.slips)
         self.rule_cache = RuleCache(KeepRules(parts.slips), self.conditions)
-        self.edit_rules = EditRules(self.rules, self.conditions, self.trying, clock, parts.ids.job)
+        self.edit_rules = EditRules(self.rules, self.conditions, self.trying, clock, parts.ids.job, parts.exlets)
         writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
