@@ -185,7 +185,11 @@ async def case_site(
         async with domain.server() as server, domain.keeper() as keeper:
             site = CaseSite(domain, server, namespace)
             await site.engine.open()
-            wanted = {name: loop for name, loop in keeper.loops().items() if name in ("relay", "orders", "faults")}
+            wanted = {
+                name: loop
+                for name, loop in keeper.loops().items()
+                if name in ("relay", "orders", "faults", "exceptions")
+            }
             loops = [asyncio.create_task(run_loops(wanted))]
             parts = make_parts(domain.settings())
             await parts.store.open()

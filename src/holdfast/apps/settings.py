@@ -12,6 +12,8 @@ from platformdirs import user_cache_path, user_state_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.domain.faults.brakes import CORE_HOUR, BrakePolicy
+from holdfast.domain.faults.exception_policy import ExceptionPolicy, HouseCourse
+from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.rate_limit import DAY, MINUTE, Limit
 from holdfast.domain.faults.storm import StormPolicy
 from holdfast.ports.errors import Permanent
@@ -81,6 +83,14 @@ class Settings(BaseModel):
     look_after: float = Field(default=600.0, gt=0)
     """Seconds without news after which a case or shard looks itself how its jobs stand."""
 
+    house_abort: HouseCourse = HouseCourse.HOLD
+    """What is done about an item of another engine that aborted when no rule answers: `ignore`, `hold` (a person is asked), `fail`."""
+    house_timeout: HouseCourse = HouseCourse.IGNORE
+    """The same for an item past its deadline; what the flow says of it (`then`) is done in any case. Also `ladder`."""
+    house_resource_unavailable: HouseCourse = HouseCourse.HOLD
+    """The same for a job that nobody can take."""
+    house_constraint_violation: HouseCourse = HouseCourse.IGNORE
+    """The same for a job that passed a limit while it runs."""
     house_tenant: str = "default"
     """The tenant whose administrators may stop the acts of rules in all tenants."""
     brake_acts: int = Field(default=2_000, ge=0)
@@ -101,6 +111,17 @@ class Settings(BaseModel):
     """Acts of one rule on one job."""
     storm_faults: int = Field(default=50, ge=2)
     """Faults of one cause, site or host in five minutes that are a storm, if they are also five times what is usual."""
+
+    @property
+    def exceptions(self) -> ExceptionPolicy:
+        return ExceptionPolicy(
+            {
+                ExceptionType.ABORT: self.house_abort,
+                ExceptionType.TIMEOUT: self.house_timeout,
+                ExceptionType.RESOURCE_UNAVAILABLE: self.house_resource_unavailable,
+                ExceptionType.CONSTRAINT_VIOLATION: self.house_constraint_violation,
+            }
+        )
 
     @property
     def brakes(self) -> BrakePolicy:

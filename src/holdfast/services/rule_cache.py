@@ -17,7 +17,18 @@ from typing import NamedTuple
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.rules.condition import Evaluate
 from holdfast.domain.rules.context import Context
-from holdfast.domain.rules.rule_set import Change, Level, RuleSet, RuleSetId, Ruling, TreeKey, apply, decide, in_order
+from holdfast.domain.rules.rule_set import (
+    Change,
+    Level,
+    RuleSet,
+    RuleSetId,
+    Ruling,
+    TreeKey,
+    apply,
+    decide,
+    in_order,
+    keys_for,
+)
 from holdfast.domain.rules.rule_tree import Refused, RuleState, RuleTree
 from holdfast.domain.rules.tree_index import IndexedSet, TreeIndex, decide_quickly
 from holdfast.ports.conditions import Conditions
@@ -183,6 +194,11 @@ class RuleCache:
             if one in self._sets
         ]
         return (*own, *self._packs.get(tenant, ()))
+
+    def has_tree(self, tenant: str, flow: str, type_: ExceptionType, task: str) -> bool:
+        """Whether an exception would be asked of any tree at all."""
+        keys = keys_for(type_, task)
+        return any(key in one.indexes for one in self._asked(tenant, flow) for key in keys)
 
     def decide(self, tenant: str, flow: str, type_: ExceptionType, task: str, context: Context) -> Rulings:
         """What the rules say to an exception. `Transient` while nothing is known yet: nobody decides by half of the rules."""

@@ -62,6 +62,7 @@ class KeeperParts:
             "forgotten": self.forgotten.run,
             "callbacks": self.callbacks.run,
             "faults": self.parts.faults.run,
+            "exceptions": self.parts.exceptions.run,
             "canaries": self.parts.brakes.storms.run,
         }
         if self.parts.relay is not None:
@@ -79,6 +80,7 @@ class KeeperParts:
         yield Sample("holdfast_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))
         yield Sample("holdfast_callbacks_total", "", self.callbacks.failed, (("result", "failed"),))
         yield Sample("holdfast_faults_total", "Faults found and answered", self.parts.faults.handled)
+        yield Sample("holdfast_exceptions_total", "Exceptions other than faults", self.parts.exceptions.answered)
         brakes = self.parts.brakes
         yield Sample(
             "holdfast_acts_total", "Acts of rules, by what the brakes said", brakes.granted, (("brakes", "granted"),)

@@ -24,6 +24,8 @@ from holdfast.ports.job_store import JobStore
 from holdfast.ports.notify import Notify
 from holdfast.ports.pilot_store import PilotStore
 from holdfast.ports.slip_store import SlipStore
+from holdfast.services.act_on_incidents import ActOnIncidents
+from holdfast.services.answer_exceptions import AnswerExceptions
 from holdfast.services.decide_faults import DecideFaults
 from holdfast.services.flow_ends import FlowEnds
 from holdfast.services.handle_faults import HandleFaults
@@ -59,6 +61,7 @@ class Parts:
     slips: SlipStore
     incidents: IncidentStore
     faults: HandleFaults
+    exceptions: AnswerExceptions
     clock: SystemClock
     ids: RandomIds
     writer: CheckedWriter
@@ -112,17 +115,29 @@ def make_parts(settings: Settings) -> Parts:
         slips, store, clock, settings.storms, troubled=lambda text: log.warning("canaries wait", detail=text)
     )
     brakes = LeaseBrakes(slips, storms, clock, ids, settings.brakes)
+    rules = RuleCache(KeepRules(slips), CelConditions())
     faults = HandleFaults(
         store,
         stores.incidents,
         writer,
         clock,
         Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
-        DecideFaults(flows, RuleCache(KeepRules(slips), CelConditions()), exlets, settings.free_tries),
+        DecideFaults(flows, rules, exlets, settings.free_tries),
         engine=engine,
         brakes=brakes,
         audit=audit,
         troubled=lambda text: log.warning("faults wait", detail=text),
+    )
+    acting = ActOnIncidents(stores.incidents, clock, engine=engine, brakes=brakes, audit=audit)
+    exceptions = AnswerExceptions(
+        stores.incidents,
+        store,
+        rules,
+        exlets,
+        acting,
+        clock,
+        settings.exceptions,
+        troubled=lambda text: log.warning("exceptions wait", detail=text),
     )
     parts = Parts(
         settings=settings,
@@ -130,6 +145,7 @@ def make_parts(settings: Settings) -> Parts:
         pilots=stores.pilots,
         slips=slips,
         faults=faults,
+        exceptions=exceptions,
         incidents=stores.incidents,
         clock=clock,
         ids=ids,
@@ -147,7 +163,7 @@ def make_parts(settings: Settings) -> Parts:
         engine=engine,
         relay=relay,
     )
-    faults.exlets = run_exlet(parts, SteerJobs(store, writer, clock, leave_fault))
+    faults.exlets = acting.exlets = run_exlet(parts, SteerJobs(store, writer, clock, leave_fault))
     return parts
 
 

@@ -1,0 +1,339 @@
+"""Answers exceptions other than the fault of a job of ours: constraints, timeouts, what people raise, what another engine reports.
+
+The same order as for faults: the incident with everything that it is decided by, the decision on it, then the act; each is written down before the next, and
+create-only, so that whoever repeats acts by what was written first. What was recorded and not carried out is due, and any keeper finds it by that.
+
+An exception for which no rule concludes and for which the house wants nothing leaves nothing behind: it is ignored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from holdfast.domain.exlets.exlet import Exlet, Step
+from holdfast.domain.exlets.exlet_plain import exlet_as_plain, exlet_from_plain
+from holdfast.domain.exlets.primitive import RESENDING, Action, ClimbLadder, Steer, Target
+from holdfast.domain.faults.brakes import Chain, Request, core_seconds
+from holdfast.domain.faults.exception_policy import ExceptionPolicy, HouseCourse
+from holdfast.domain.faults.exception_type import EXCEPTIONS, ExceptionType
+from holdfast.domain.faults.incident import (
+    CLOSED,
+    OWN_ENGINE,
+    Decision,
+    Incident,
+    IncidentState,
+    Standing,
+    standing_of,
+)
+from holdfast.domain.faults.storm import Sign
+from holdfast.domain.rules.condition import Verdict
+from holdfast.domain.rules.context import read_context
+from holdfast.domain.rules.incident_context import told_by
+from holdfast.domain.rules.rule_set import ANY_TASK
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import NotFound, PortError
+from holdfast.ports.incident_store import IncidentQuery, IncidentStore
+from holdfast.ports.job_store import JobStore
+from holdfast.services.act_on_incidents import Acted, ActOnIncidents
+from holdfast.services.keep_exlets import KeepExlets, concluded_in_place
+from holdfast.services.raised import Raised, incident_raised
+from holdfast.services.rule_cache import RuleCache
+from holdfast.services.rule_decision import EXLET, HOUSE, decision_by_rule, shadow_said
+
+FRESH = 0.5
+"""Seconds that the copy of the rules may be old."""
+LEFT_BEHIND = 60_000
+"""Milliseconds after which what was recorded is surely not being carried out by who recorded it."""
+BULK = 200
+CHAIN = 100
+"""Earlier incidents of an item or a case that are looked at for what rules have done to it."""
+_STATES = {HouseCourse.HOLD.value: IncidentState.HELD, HouseCourse.IGNORE.value: IncidentState.IGNORED}
+
+
+class Answered(NamedTuple):
+    """What an exception came to."""
+
+    incident: str
+    """Empty: it was ignored, and nothing was written down."""
+    verdict: str
+    """``ignore``, ``hold``, ``ladder``, ``fail``, or ``exlet`` where a rule concluded."""
+    decision: Decision | None = None
+
+    @property
+    def ignored(self) -> bool:
+        return self.verdict == HouseCourse.IGNORE
+
+    @property
+    def acts(self) -> bool:
+        """Whether something is to be carried out."""
+        return self.decision is not None and self.decision.exlet is not None
+
+
+@dataclass(slots=True)
+class AnswerExceptions:
+    """The service; any number of servers, workers and keepers run it."""
+
+    incidents: IncidentStore
+    store: JobStore
+    rules: RuleCache
+    exlets: KeepExlets | None
+    """Those that rules conclude by their names."""
+    acting: ActOnIncidents
+    clock: Clock
+    policy: ExceptionPolicy = field(default_factory=ExceptionPolicy)
+    every: float = 2.0
+    troubled: Callable[[str], None] = lambda _text: None
+    answered: int = 0
+    _rules_seen: int = 0
+
+    async def get_ready(self) -> None:
+        """Look at the rules, unless that was just done. `Transient` if the store does not answer: nobody decides by half of them."""
+        if self.rules.age > FRESH:
+            await self.rules.refresh()
+
+    def has_rules(self, tenant: str, flow_name: str, kind: ExceptionType, task: str = "") -> bool:
+        """Whether any rule, or shadow of one, could answer: in memory, and as quick for many rules as for few."""
+        return self.rules.has_tree(tenant, flow_name, kind, task)
+
+    # -- what was raised ---------------------------------------------------------------------------------------
+
+    async def answer(self, raised: Sequence[Raised]) -> Sequence[Answered]:
+        """Decide on each, and carry it out. `Transient` if the store does not answer: the same call again is safe."""
+        found = await self.record(raised)
+        await self.carry_out([one.incident for one in found if one.acts])
+        return found
+
+    async def record(self, raised: Sequence[Raised], *, left_behind: int | None = LEFT_BEHIND) -> Sequence[Answered]:
+        """Decide on each and write it down; `carry_out` does the rest.
+
+        ``left_behind``: after so many milliseconds a keeper carries it out; None: whoever recorded it surely will.
+        """
+        await self.get_ready()
+        now = self.clock.now()
+        answers: list[Answered] = []
+        for start in range(0, len(raised), BULK):
+            answers += await self._record(raised[start : start + BULK], now, left_behind)
+        return answers
+
+    async def _record(self, raised: Sequence[Raised], now: int, left_behind: int | None) -> list[Answered]:
+        decided = {one.id: await self._decide(incident_raised(one), now) for one in raised}
+        kept = {name: one for name, one in decided.items() if not _forgettable(one[1])}
+        if kept:
+            due = None if left_behind is None else now + left_behind
+            new = await self.incidents.add_incidents([(one, _standing(one, due)) for one, _ in kept.values()])
+            agreed = await self.acting.agree([decision for _, decision in kept.values()])
+            if not all(new):
+                agreed = await self.acting.newest(agreed)
+            for decision in agreed:
+                kept[decision.incident] = (kept[decision.incident][0], decision)
+            await self._settle([decision for decision in agreed if decision.exlet is None])
+            self.answered += sum(new)
+        return [_answered(kept.get(one.id)) for one in raised]
+
+    async def _settle(self, decisions: Sequence[Decision]) -> None:
+        """Say where incidents stand for which there is nothing to carry out."""
+        for decision in decisions:
+            await self.acting.note(
+                decision.incident, decision.n, _STATES[decision.verdict], str(decision.detail.get("words", ""))
+            )
+
+    async def carry_out(self, incidents: Sequence[str]) -> Sequence[Acted]:
+        """Act by the recorded decisions; what is over, or under way, is left alone."""
+        known = await self.incidents.get_incidents(incidents)
+        standings = await self.incidents.get_standings(incidents)
+        acted: list[Acted] = []
+        for name, incident in known.items():
+            standing = standings[name].standing if name in standings else None
+            if standing is None or standing.state in CLOSED | {IncidentState.ACTING, IncidentState.HELD}:
+                continue
+            decision = await self.incidents.get_decision(name, max(1, standing.n))
+            if decision is not None and decision.exlet is not None:
+                acted.append(await self.act(incident, decision))
+        return acted
+
+    async def act(self, incident: Incident, decision: Decision, *, by_person: bool = False) -> Acted:
+        """Carry out the exlet of a decision; what a person has decided asks no brakes."""
+        assert decision.exlet is not None  # noqa: S101 - the caller looked
+        exlet = exlet_from_plain(decision.exlet)
+        request = None if by_person else await self._request(incident, decision, exlet)
+        return await self.acting.act(incident, decision, exlet, request)
+
+    # -- decisions ---------------------------------------------------------------------------------------------
+
+    async def _decide(self, incident: Incident, now: int, n: int = 1) -> tuple[Incident, Decision]:
+        """What is done about an incident, by what is written in it and nothing else."""
+        context, _ = read_context(told_by(incident))
+        flow, task = str(context["case.flow"]), str(context["exception.task"])
+        active, shadow = self.rules.decide(incident.tenant, flow, incident.kind, task, context)
+        by = active.by
+        if by is not None and by.key.task == ANY_TASK and _stands_beside(incident):
+            # A rule for any task speaks of the item whose time is over, not of those that happen to run beside it.
+            active = type(active)(())
+        seen = {"shadow": shadow_said(shadow)} if shadow is not None else {}
+        if active.verdict is Verdict.FALSE:
+            return incident, _of_house(incident, self.policy.course(incident.kind), now, n, seen)
+        if self.exlets is None:
+            exlet = concluded_in_place(active.conclusion, incident.kind)
+        else:
+            exlet = await self.exlets.concluded(incident.tenant, active.conclusion, incident.kind)
+        return incident, decision_by_rule(incident, active, exlet, now, n=n, seen=seen)
+
+    async def _request(self, incident: Incident, decision: Decision, exlet: Exlet) -> Request:
+        first, *later = exlet.steps
+        cost = 0
+        if incident.job and incident.engine == OWN_ENGINE and any(one.action in RESENDING for one in exlet.steps):
+            stored = (await self.store.get([incident.job])).get(incident.job)
+            if stored is not None:
+                needs, last = stored.document.resources, stored.document.last
+                past = last.wall if last is not None else None
+                cost = core_seconds(needs.cpus, expected=stored.document.expected_runtime, past=past, limit=needs.wall)
+        return Request(
+            tenant=incident.tenant,
+            owner=incident.owner,
+            job=incident.job or incident.id,
+            attempt=incident.attempt,
+            sign=Sign(incident.kind.value),
+            action=first.action.value,
+            target=str(getattr(first.do, "target", "")),
+            rule=decision.by,
+            core_seconds=cost,
+            chain=await self._chain(incident, decision),
+            also=tuple((one.action.value, str(getattr(one.do, "target", ""))) for one in later),
+            decision=decision.id,
+        )
+
+    async def _chain(self, incident: Incident, decision: Decision) -> Chain:
+        """The acts of rules that led here: on the same item or case before, and in the cases whose exlets started this one."""
+        if not incident.case:
+            return Chain()
+        page = await self.incidents.find(
+            IncidentQuery(tenant=incident.tenant, case=incident.case, item=incident.item), sort="-at", limit=CHAIN
+        )
+        before = [one.standing.id for one in page.found if one.standing.id != incident.id and one.standing.n]
+        made = [one for name in before for one in await self.incidents.decisions(name)]
+        acted = [one.by for one in made if one.verdict == EXLET and not one.shadow]
+        most = self.acting.brakes.policy.max_depth if self.acting.brakes is not None else 0
+        above, case = 0, incident.case
+        while above <= most and (record := await self.store.get_record(f"worklet:{case}")) is not None:
+            above, case = above + 1, str(record.body.get("case", ""))
+        return Chain(by_rule=acted.count(decision.by), on_item=len(acted), above=above)
+
+    # -- what is due -------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Look for what was left behind or put off, and for rules that answer what waits for a person."""
+        while True:
+            try:
+                await self.look()
+            except PortError as error:
+                self.troubled(str(error))
+            await asyncio.sleep(self.every)
+
+    async def look(self) -> None:
+        await self.get_ready()
+        if self.rules.taken_over != self._rules_seen:
+            seen = self.rules.taken_over
+            await self.reconsider()
+            self._rules_seen = seen
+        now = self.clock.now()
+        for query in _queries(frozenset({IncidentState.OPEN, IncidentState.WAITING}), due=now):
+            page = await self.incidents.find(query, sort="due", limit=BULK)
+            for standing in [one.standing for one in page.found]:
+                await self._go_on(standing, now)
+
+    async def _go_on(self, standing: Standing, now: int) -> None:
+        incident = (await self.incidents.get_incidents([standing.id])).get(standing.id)
+        if incident is None:
+            return
+        decision = await self.incidents.get_decision(incident.id, max(1, standing.n))
+        if decision is None:
+            (decision,) = await self.acting.agree([(await self._decide(incident, now))[1]])
+        if decision.exlet is None:
+            await self._settle([decision])
+            return
+        await self.act(incident, decision)
+
+    async def reconsider(self) -> None:
+        """What waits for a person may be answered by rules that were added since: by a new decision, which stands beside the first."""
+        for query in _queries(frozenset({IncidentState.HELD})):
+            cursor: str | None = None
+            while True:
+                page = await self.incidents.find(query, sort="at", limit=BULK, cursor=cursor)
+                known = await self.incidents.get_incidents([one.standing.id for one in page.found])
+                for one in page.found:
+                    if one.standing.id in known:
+                        await self._decide_again(known[one.standing.id], one.standing.n)
+                cursor = page.cursor
+                if cursor is None:
+                    break
+
+    async def _decide_again(self, incident: Incident, n: int) -> None:
+        before = await self.incidents.get_decision(incident.id, n) if n else None
+        _, decision = await self._decide(incident, self.clock.now(), n + 1)
+        if decision.verdict != EXLET or (before is not None and before.by == decision.by):
+            return  # what this rule could do it has done
+        (agreed,) = await self.acting.agree([decision])
+        try:
+            await self.act(incident, agreed)
+        except NotFound:
+            await self.acting.note(incident.id, agreed.n, IncidentState.HELD, "its case is gone")
+        self.answered += 1
+
+
+def _queries(states: frozenset[IncidentState], due: int | None = None) -> Sequence[IncidentQuery]:
+    """The incidents that are answered here. Those of our own jobs' faults have a job; they are `HandleFaults`'."""
+    return [
+        IncidentQuery(kind=kind.value, states=states, due=due, job="" if kind is ExceptionType.ABORT else None)
+        for kind in sorted(EXCEPTIONS)
+    ]
+
+
+def _standing(incident: Incident, due: int | None) -> Standing:
+    standing = replace(standing_of(incident), due=due)
+    # A job of another engine is none that anybody here could look for.
+    return standing if incident.engine == OWN_ENGINE else replace(standing, job="")
+
+
+def _stands_beside(incident: Incident) -> bool:
+    """Whether a timeout is told to an item that runs beside the one whose time is over."""
+    told: Any = incident.context.get("exception")
+    late = told.get("item", "") if isinstance(told, Mapping) else ""
+    return incident.kind is ExceptionType.TIMEOUT and bool(late) and late != incident.item
+
+
+def _forgettable(decision: Decision) -> bool:
+    """Nothing is done, and no shadow would have done something."""
+    return decision.verdict == HouseCourse.IGNORE and "shadow" not in decision.detail
+
+
+def _answered(found: tuple[Incident, Decision] | None) -> Answered:
+    if found is None:
+        return Answered("", HouseCourse.IGNORE.value)
+    incident, decision = found
+    return Answered(incident.id, decision.verdict, decision)
+
+
+def _of_house(incident: Incident, course: HouseCourse, now: int, n: int, seen: Mapping[str, object]) -> Decision:
+    """The house's decision, with the exlet that it needs."""
+    exlet: Exlet | None = None
+    own_job = bool(incident.job) and incident.engine == OWN_ENGINE
+    if course is HouseCourse.LADDER and own_job:
+        exlet = Exlet("house", (Step(ClimbLadder()),))
+    elif course is HouseCourse.FAIL and (own_job or incident.item):
+        exlet = Exlet("house", (Step(Steer(Action.FORCE_FAIL, Target.JOB if own_job else Target.ITEM)),))
+    elif course in (HouseCourse.LADDER, HouseCourse.FAIL):
+        course = HouseCourse.HOLD
+    detail = {"words": _WORDS[course]} | dict(seen)
+    plain = None if exlet is None else exlet_as_plain(exlet)
+    return Decision(incident.id, n, incident.tenant, now, course.value, HOUSE, exlet=plain, detail=detail)
+
+
+_WORDS = {
+    HouseCourse.IGNORE: "no rule answers, and the house wants nothing done",
+    HouseCourse.LADDER: "no rule answers; the house tries it again by its ladder",
+    HouseCourse.HOLD: "no rule answers; a person is asked",
+    HouseCourse.FAIL: "no rule answers; the house fails it",
+}
