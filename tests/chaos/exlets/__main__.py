@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.chaos.cases.site import cases_site
 from tests.chaos.exlets.campaign import Campaign, Report, drawn, opened
+from tests.chaos.exlets.crowd import Crowd
 from tests.chaos.exlets.primitives import PRIMITIVES
 
 
@@ -26,7 +27,8 @@ def say(text: str) -> None:
 def last_line(seed: int, report: Report, seconds: float) -> str:
     """The figures in one line."""
     return (
-        f"chaos exlets: {report.kills.total()} kills at {len(report.points)} points in {len(report.kills)} primitives; "
+        f"chaos exlets: {report.times} kills at {len(report.points)} points, in the middle of {report.kills.total()} exlets of "
+        f"{len(report.kills)} primitives (at least {min(report.kills.values(), default=0)} of each); "
         f"{len(report.wrong)} ends wrong, {report.missed} passes that did not come; slowest {report.slowest:.1f} s; "
         f"seed {seed}, {seconds:.0f} s in all"
     )
@@ -38,9 +40,11 @@ async def run(arguments: argparse.Namespace, folder: Path) -> Report:
         await stores.jobs.open()
         try:
             campaign = Campaign(site, stores, engine, say)
-            for tried in PRIMITIVES:
-                if arguments.primitives and tried.name not in arguments.primitives:
-                    continue
+            chosen = [one for one in PRIMITIVES if not arguments.primitives or one.name in arguments.primitives]
+            if arguments.together:
+                await Crowd(campaign, random.Random(arguments.seed), arguments.together).kill(chosen, arguments.times)
+                return campaign.report
+            for tried in chosen:
                 await campaign.undisturbed(tried)  # what is only passed when everything is new is no step of an exlet
                 found, known = await campaign.undisturbed(tried)
                 say(f"{tried.name}: {len(found)} points, {found.total()} passes; {known['incident']}")
@@ -58,6 +62,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--times", type=int, default=50, help="kills in each primitive")
     parser.add_argument("--primitives", type=lambda text: text.split(","), default=[], help="names, with commas")
+    parser.add_argument(
+        "--together", type=int, default=0, help="carry so many exlets of each primitive out at once; 0: one by one"
+    )
     parser.add_argument("--store", default="postgresql", choices=["postgresql", "sqlite"])
     parser.add_argument("--folder", type=Path, help="where logs and Temporal's data are kept; a new one unless given")
     arguments = parser.parse_args()

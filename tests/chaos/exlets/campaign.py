@@ -51,7 +51,8 @@ class Report:
     """What the trials came to."""
 
     kills: Counter[str] = field(default_factory=Counter)
-    """By primitive."""
+    """By primitive: how often it was in the middle of one."""
+    times: int = 0
     points: set[str] = field(default_factory=set)
     missed: int = 0
     """Passes that did not come in that run."""
@@ -76,7 +77,7 @@ class Campaign:
     async def undisturbed(self, tried: Tried) -> tuple[Counter[str], Signature]:
         """One trial in peace: the points that are passed, how often, and the end."""
         found = await self._trial(tried, Order(f"none-{uuid4().hex[:8]}", "none"))
-        return Counter({point: many for point, many in self._seen.items() if _about(point, tried)}), found
+        return Counter({point: many for point, many in self._seen.items() if about(point, tried)}), found
 
     async def kill(self, tried: Tried, known: Signature, point: str, nth: int) -> None:
         order = Order(uuid4().hex, point, nth)
@@ -91,10 +92,9 @@ class Campaign:
             self.report.missed += 1
         else:
             self.report.kills[tried.name] += 1
+            self.report.times += 1
             self.report.points.add(point)
-        wrong = [
-            f"{name}: {found.get(name)} instead of {value}" for name, value in known.items() if found.get(name) != value
-        ]
+        wrong = differences(found, known)
         wrong += self.site.crashes[crashes:]
         self.report.wrong += [f"{tried.name}, killed at pass {nth} of {point}: {one}" for one in wrong]
         took = time.monotonic() - began
@@ -105,17 +105,33 @@ class Campaign:
         give(self.site.points, Order(f"rest-{order.name}", "none"))
         await answering(self.site)
         async with asyncio.timeout(PATIENCE):
-            case, flow = await self._case()
-            if tried.faulted:
-                await self._fault(case)
-            incident = await self._decide(tried, case, flow)
+            incident = await self.prepare(tried)
             before = passes(self.site.points)
             give(self.site.points, order)
-            await self._persist(lambda: self.engine.start_exlet(incident.id, 1, tenant=TENANT, owner="ada"))
-            await self._over(incident)
+            await self.carry_out(incident)
             self._seen = passes(self.site.points) - before
             give(self.site.points, Order(f"past-{order.name}", "none"))
-            return await self._signature(tried, incident)
+            return await self.signature(tried, incident)
+
+    async def prepare(self, tried: Tried) -> Incident:
+        """A case that waits, an incident of it, and the decision that the exlet is to be carried out."""
+        case, flow = await self._case()
+        if tried.faulted:
+            await self._fault(case)
+        return await self._decide(tried, case, flow)
+
+    async def carry_out(self, incident: Incident) -> None:
+        """From its start until the incident has its end, and the workflow too."""
+        await self._persist(lambda: self.engine.start_exlet(incident.id, 1, tenant=TENANT, owner="ada"))
+
+        async def over() -> bool:
+            found = (await self.stores.incidents.get_standings([incident.id]))[incident.id].standing
+            if found.state not in ENDS:
+                return False
+            handle = (await self.engine.client()).get_workflow_handle(run_name(incident.id, 1))
+            return (await handle.describe()).close_time is not None
+
+        await self._until(over, "the end of the exlet")
 
     async def _case(self) -> tuple[str, str]:
         """A case of a flow of its own, whose first item waits for a pilot that never comes."""
@@ -162,19 +178,7 @@ class Campaign:
         await self.stores.incidents.add_decisions([Decision(name, 1, TENANT, now, "matched", "chaos", exlet)])
         return incident
 
-    async def _over(self, incident: Incident) -> None:
-        """Until the incident has its end, and the workflow too."""
-
-        async def over() -> bool:
-            found = (await self.stores.incidents.get_standings([incident.id]))[incident.id].standing
-            if found.state not in ENDS:
-                return False
-            handle = (await self.engine.client()).get_workflow_handle(run_name(incident.id, 1))
-            return (await handle.describe()).close_time is not None
-
-        await self._until(over, "the end of the exlet")
-
-    async def _signature(self, tried: Tried, incident: Incident) -> Signature:
+    async def signature(self, tried: Tried, incident: Incident) -> Signature:
         """All that the exlet has done, without what differs from run to run."""
         await self._settled(incident)
         state = await self.engine.state(incident.case)
@@ -241,6 +245,13 @@ class Campaign:
         raise TimeoutError(what)
 
 
+def differences(found: Signature, known: Signature) -> list[str]:
+    """What is not as in the undisturbed run."""
+    return [
+        f"{name}: {found.get(name)} instead of {value}" for name, value in known.items() if found.get(name) != value
+    ]
+
+
 def _nameless(names: Iterable[str], incident: Incident) -> list[str]:
     """Holders without the incident's own id."""
     return [name.replace(incident.id, "") for name in names]
@@ -254,7 +265,7 @@ def _told(stored: Stored, incident: str) -> tuple[Any, ...]:
     return (job.state.value, job.attempt, len(job.holders), job.resources, by_exlet, ledger, sorted(job.extra))
 
 
-def _about(point: str, tried: Tried) -> bool:
+def about(point: str, tried: Tried) -> bool:
     """Points of those who carry the exlet out: workers, and where all cases are meant the keeper that tells them."""
     all_cases = any(target_of(one) is Target.ALL_CASES for one in tried.steps)
     return point.startswith("worker.") or (all_cases and point.startswith(("keeper.slips", "keeper.engine")))

@@ -24,8 +24,11 @@ class Patterns:
     async def classifier(self) -> Classifier:
         async with self._reading:
             if self._classifier is None:
-                packs = await asyncio.to_thread(read_packs, self.more)
-                for name, problem in packs.problems:
-                    self.wrong(f"{name}: {problem}")
-                self._classifier = packs.classifier()
+                self._classifier = await asyncio.to_thread(self._read)
         return self._classifier
+
+    def _read(self) -> Classifier:
+        packs = read_packs(self.more)
+        for name, problem in packs.problems:
+            self.wrong(f"{name}: {problem}")
+        return packs.classifier()
