@@ -88,6 +88,8 @@ class Auditor:
             self.kept.add(new.held_end.claim)
         if old is not None:
             self._compare(name, old, new)
+        elif new.claim is not None:
+            self.tally["claimed in the creating write"] += 1
 
     def _compare(self, name: str, old: JobDocument, new: JobDocument) -> None:
         if new.token < old.token:

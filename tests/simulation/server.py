@@ -112,7 +112,9 @@ class SimServer(_Process):
         ids = SimIds(world.rng("ids", self.name))
         self.claims = ClaimJobs(self.store, self.writer, self.clock, ids, CLAIMS)
         self.ends = EndJobs(self.store, self.writer, self.clock)
-        self.submit = SubmitJobs(self.store, self.clock, ids, offered=[self.claims.offer])
+        self.submit = SubmitJobs(
+            self.store, self.clock, ids, offered=[self.claims.offer], claim_first=self.claims.claim_first
+        )
         self.steer = SteerJobs(self.store, self.writer, self.clock)
         self.beats = KeepBeats(self.store, self.clock, server=self.name, settings=BEATS, shared_out=self.claims.own)
         self.channels = HoldChannels(

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.domain.jobs.claim import claim, claimable
-from holdfast.domain.jobs.job_document import JobDocument, State
+from holdfast.domain.jobs.job_document import JobDocument, State, rank
 from holdfast.domain.jobs.lifecycle import Refused
-from holdfast.domain.jobs.resources import Resources, less
+from holdfast.domain.jobs.resources import Resources, fits, less
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.job_store import JobStore, Stored
 from holdfast.services.claim_windows import ClaimSettings, DeskTally, Windows
+from holdfast.services.first_claims import FirstClaims
 from holdfast.services.release_claims import release_wish
 from holdfast.services.write_checked import Settled, Wish, Writer
+
+Picked = TypeVar("Picked", Stored, JobDocument)
 
 REMEMBERED_PILOTS = 20_000
 BUSY = 0.05
@@ -119,9 +122,55 @@ class ClaimJobs:
         for request in self._waiting:
             if not request.busy:
                 room[request.tenant] = room.get(request.tenant, 0) + request.most
-        self.windows.offer(jobs, room)
+        self.windows.offer([one for one in jobs if one.document.state is State.AVAILABLE], room)
         if room:
             self._wake.set()
+
+    def claim_first(self, documents: Sequence[JobDocument]) -> FirstClaims[Request] | None:
+        """Give jobs that are about to be created to pilots that wait here, in the write that creates them.
+
+        Only to those who would get nothing else: what is queued goes first. The requests are busy until the claims are closed.
+        """
+        waiting = [one for one in self._waiting if not one.busy and not one.answer.done()]
+        if not waiting:
+            return None
+        now = self.clock.now()
+        gated = self.windows.gated
+        fresh = [one for one in documents if claimable(one, now) and not gated(one)]
+        fresh.sort(key=rank)
+        given: dict[str, tuple[Request, JobDocument]] = {}
+        for request in waiting:
+            if not fresh or len(given) >= self.settings.bulk:
+                break
+            if self.windows.has_none_for(request.tenant, request.free):
+                for one in self._pick(request, self.settings.bulk - len(given), self._fresh_for(request, fresh)):
+                    claimed = self._claimed(request, one, now)
+                    if isinstance(claimed, JobDocument):
+                        given[one.id] = request, claimed
+                        request.busy = True
+        return FirstClaims(given, self._close) if given else None
+
+    def _fresh_for(self, request: Request, fresh: list[JobDocument]) -> Callable[[Resources], JobDocument | None]:
+        def next_fresh(free: Resources) -> JobDocument | None:
+            for place, one in enumerate(fresh[: self.settings.look]):
+                if one.tenant == request.tenant and fits(one.resources, free):
+                    return fresh.pop(place)
+            return None
+
+        return next_fresh
+
+    def _close(self, claims: FirstClaims[Request]) -> None:
+        granted: dict[int, list[Stored]] = {}
+        for job, stored in claims.standing.items():
+            granted.setdefault(id(claims.given[job][0]), []).append(stored)
+            self.tally.first += 1
+        self.tally.lost += len(claims.given) - len(claims.standing)
+        for request in {id(request): request for request, _ in claims.given.values()}.values():
+            request.busy = False
+            self._answer(request, granted.get(id(request), []))
+        if claims.strays:
+            self._spawn(self._give_back(claims.strays))
+        self._wake.set()
 
     def notice(self, stored: Stored) -> None:
         """A document was written here: if the job is to be had again, a waiting pilot may have it at once."""
@@ -174,7 +223,7 @@ class ClaimJobs:
         for request in self._waiting:
             if request.busy or request.answer.done():
                 continue
-            picked = self._pick(request, now, self.settings.bulk - len(batch))
+            picked = self._pick(request, self.settings.bulk - len(batch), self._queued_for(request, now))
             if picked:
                 request.busy = True
                 batch += [(request, stored) for stored in picked]
@@ -195,21 +244,22 @@ class ClaimJobs:
 
     # -- choosing ----------------------------------------------------------------------------------------------
 
-    def _pick(self, request: Request, now: float, most: int) -> list[Stored]:
-        picked: list[Stored] = []
+    def _pick(self, request: Request, most: int, take: Callable[[Resources], Picked | None]) -> list[Picked]:
+        picked: list[Picked] = []
         most = min(most, request.most)
-        foreign = now - request.since >= self.settings.foreign_after
         for _ in range(request.batch):
             free = request.free
             before = len(picked)
-            while len(picked) < most and (
-                stored := self.windows.next(request.tenant, free, foreign=foreign, host=request.host)
-            ):
-                picked.append(stored)
-                free = less(free, stored.document.resources)
+            while len(picked) < most and (one := take(free)):
+                picked.append(one)
+                free = less(free, (one if isinstance(one, JobDocument) else one.document).resources)
             if len(picked) == before or len(picked) == most:
                 break
         return picked
+
+    def _queued_for(self, request: Request, now: float) -> Callable[[Resources], Stored | None]:
+        foreign = now - request.since >= self.settings.foreign_after
+        return lambda free: self.windows.next(request.tenant, free, foreign=foreign, host=request.host)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -225,14 +275,7 @@ class ClaimJobs:
                 else:
                     self.tally.lost += 1
             for request in {id(request): request for request, _ in batch}.values():
-                jobs = granted.get(id(request), [])
-                self.tally.granted += len(jobs)
-                if request.answer.done():  # its caller went away meanwhile: nobody knows of these claims
-                    await self._give_back(jobs)
-                elif jobs:
-                    self._waiting.remove(request)
-                    self._hungry.pop(request.pilot, None)
-                    request.answer.set_result(jobs)
+                self._answer(request, granted.get(id(request), []))
         except Exception as error:  # the requests must not hang on a bug
             for request, _ in batch:
                 if not request.answer.done():
@@ -242,6 +285,21 @@ class ClaimJobs:
                 request.busy = False
             self._flying -= 1
             self._wake.set()
+
+    def _answer(self, request: Request, jobs: list[Stored]) -> None:
+        """Hand over what was written for a request."""
+        self.tally.granted += len(jobs)
+        if not jobs:
+            return
+        if request.answer.done():  # its caller went away meanwhile: nobody knows of these claims
+            self._spawn(self._give_back(jobs))
+            return
+        self._waiting.remove(request)
+        self._hungry.pop(request.pilot, None)
+        request.answer.set_result(jobs)
+
+    def _claimed(self, request: Request, document: JobDocument, now: int) -> JobDocument | Refused:
+        return claim(document, claim_id=self.ids.claim(), pilot=request.pilot, host=request.host, now=now)
 
     def _wish(self, request: Request, stored: Stored) -> Wish:
         name = self.ids.claim()

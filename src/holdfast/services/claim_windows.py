@@ -87,6 +87,8 @@ class DeskTally:
     """What the desk has done, for metrics and benchmarks."""
 
     granted: int = 0
+    first: int = 0
+    """Of these, claims that were written together with their jobs."""
     lost: int = 0
     """Claims that were written but someone else's write stood."""
     bulks: int = 0
@@ -224,6 +226,19 @@ class Windows:
                 return stored
             fed.remove(best)  # nothing in it fits after all
         return None
+
+    def has_none_for(self, tenant: str, free: Resources) -> bool:
+        """Whether nothing is queued that someone with so much free should get before a job that comes now.
+
+        Known only while lanes are looked for regularly, as they are for whoever waits in vain; otherwise it is not so.
+        """
+        if self._looking[False] or self.clock.monotonic() - self._looked_at[False] > 2 * self.settings.settle:
+            return False
+        for window in self._windows.values():
+            more = window.jobs or window.reading or (window.ended_at is None and not window.foreign)
+            if more and window.lane.tenant == tenant and class_may_fit(window.lane.resource_class, free):
+                return False
+        return True
 
     def _take(self, window: _Window, free: Resources, host: str) -> Stored | None:
         wall = self.clock.now()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -84,6 +84,12 @@ class FollowJobs:
         """A document was written here."""
         if self._listeners:
             self._tell(stored.document)
+
+    def created(self, jobs: Sequence[Stored]) -> None:
+        """Jobs were created here. Those that wait are told of when they are found, or claimed; a claim is told of at once."""
+        for stored in jobs if self._listeners else ():
+            if stored.document.claim is not None:
+                self._tell(stored.document)
 
     @asynccontextmanager
     async def listen(self, wanted: Callable[[JobDocument], bool]) -> AsyncIterator[Listener]:

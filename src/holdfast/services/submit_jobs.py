@@ -7,7 +7,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 from weakref import WeakValueDictionary
 
@@ -20,6 +20,7 @@ from holdfast.domain.jobs.submission import Element, Submission, new_job, new_jo
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.errors import Conflict, Transient
 from holdfast.ports.job_store import Change, JobStore, Record, Stored, Written
+from holdfast.services.first_claims import ClaimFirst, FirstClaims
 from holdfast.services.write_checked import TRIES
 
 Value = TypeVar("Value")
@@ -46,6 +47,8 @@ class SubmitJobs:
     ids: Ids
     offered: list[Callable[[Sequence[Stored]], None]] = field(default_factory=list)
     """Told of the jobs just created, so that a waiting pilot need not wait for the next search."""
+    claim_first: ClaimFirst[Any] = lambda _documents: None
+    """Gives jobs to waiting pilots in the write that creates them."""
     _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """Specifications that stand."""
     _accepted: OrderedDict[str, str] = field(default_factory=OrderedDict)
@@ -117,28 +120,47 @@ class SubmitJobs:
         That someone seems to have written on the document since proves nothing: as much as the document itself, that may have
         been read from a copy which is about to lose it.
         """
-        accepted: dict[str, Accepted] = {}
-        settled: list[Stored] = []
+        claims = self.claim_first(documents)
+        if claims is None:
+            settled = await self._settle(documents, _unclaimed())
+        else:
+            try:
+                settled = await self._settle(documents, claims)
+            finally:
+                claims.close()
+        for tell in self.offered:
+            tell([stored for stored, _ in settled.values()])
+        return [Accepted(document.id, created=settled[document.id][1]) for document in documents]
+
+    async def _settle(
+        self, documents: Sequence[JobDocument], claims: FirstClaims[Any]
+    ) -> dict[str, tuple[Stored, bool]]:
+        """The documents that stand, and whether they were made here."""
+        settled: dict[str, tuple[Stored, bool]] = {}
         wanted = {document.id: document for document in documents}
-        changes = [Change(document, None) for document in documents]
+        changes = [Change(claims.claimed(document), None) for document in documents]
         for _ in range(TRIES):
             unsure: list[str] = []
             for change, result in zip(changes, await self.store.write(changes), strict=True):
                 job = change.document.id
                 if isinstance(result, Written):
-                    accepted[job] = Accepted(job, created=change.expected is None)
-                    settled.append(Stored(change.document, result.version))
+                    stored = Stored(change.document, result.version)
+                    settled[job] = stored, change.expected is None
+                    claims.settled(stored)
                 else:
                     unsure.append(job)
             if not unsure:
-                break
+                return settled
             found = await self.store.get(unsure)
+            for job in unsure:
+                if job not in found:
+                    claims.drop(job)
             changes = [_settling(wanted[job], found.get(job)) for job in unsure]
-        else:
-            raise Transient("the store did not acknowledge every job; send the same request with the same key again")
-        for tell in self.offered:
-            tell(settled)
-        return [accepted[document.id] for document in documents]
+        raise Transient("the store did not acknowledge every job; send the same request with the same key again")
+
+
+def _unclaimed() -> FirstClaims[Any]:
+    return FirstClaims({}, lambda _claims: None)
 
 
 def _settling(wanted: JobDocument, found: Stored | None) -> Change:

@@ -50,7 +50,9 @@ class ServerParts:
             troubled=lambda text: log.warning("faults wait", detail=text),
         )
         self.follow = FollowJobs(store, clock, alone=lambda: len(self.beats.alive) <= 1)
-        self.submit = SubmitJobs(store, clock, parts.ids, offered=[self.claims.offer])
+        self.submit = SubmitJobs(
+            store, clock, parts.ids, offered=[self.claims.offer, self.follow.created], claim_first=self.claims.claim_first
+        )
         self.steer = SteerJobs(store, writer, clock, leave_fault)
         self.beats = KeepBeats(
             parts.pilots, clock, server=self.name, url=parts.settings.public_url, shared_out=self.claims.own
@@ -94,6 +96,7 @@ class ServerParts:
         """What this server has done, for `/metrics`."""
         desk, tally = self.claims.tally, self.parts.writer.tally
         yield Sample("holdfast_claims_granted_total", "Claims given to pilots", desk.granted)
+        yield Sample("holdfast_claims_first_total", "Of these, claims written together with their jobs", desk.first)
         yield Sample("holdfast_claims_lost_total", "Claims written in vain", desk.lost)
         yield Sample("holdfast_claim_bulks_total", "Writes of claims", desk.bulks)
         yield Sample("holdfast_window_pages_total", "Pages of candidates read", desk.pages)
