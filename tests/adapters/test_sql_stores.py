@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 import pytest_asyncio
 from sqlalchemy import event, make_url, text, update
@@ -16,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from tests import servers
 from tests.contracts.examples import NOW, job, record
 
+from holdfast.adapters.sql.dialects import Postgres
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.sql.tables import layout
 from holdfast.domain.jobs.job_document import State, Tie, lane_of
@@ -35,6 +38,13 @@ WINDOW = JobQuery(
 async def ask(store: SqlJobStore, statement: str) -> list[str]:
     """The first column of an answer."""
     return [str(row[0]) for row in await store.database.rows(text(statement))]
+
+
+async def ask_directly(store: SqlJobStore, statement: str) -> list[str]:
+    """The same over the connections by which jobs are written to PostgreSQL."""
+    dialect = store.database.dialect
+    assert isinstance(dialect, Postgres)
+    return [str(row[0]) for row in await dialect.direct.fetch(statement)]
 
 
 async def sent_for(store: SqlJobStore, cursor: str | None) -> tuple[str, tuple[Any, ...]]:
@@ -184,6 +194,7 @@ class TestPostgres:
         store = SqlJobStore(url.render_as_string(hide_password=False))
         try:
             assert await ask(store, "SHOW synchronous_commit") == ["on"]
+            assert await ask_directly(store, "SHOW synchronous_commit") == ["on"]
         finally:
             await store.close()
             async with admin.begin() as connection:
@@ -204,14 +215,31 @@ class TestPostgres:
         assert isinstance(result, Written)
         await hasty.close()
 
-    async def test_cut_connections_are_made_anew(self, store: SqlJobStore, admin: AsyncEngine) -> None:
+    @pytest.mark.parametrize("asked", [ask, ask_directly])
+    async def test_cut_connections_are_made_anew(self, store: SqlJobStore, admin: AsyncEngine, asked: Any) -> None:
         await store.write([Change(job(), None)])
-        (pid,) = await ask(store, "SELECT pg_backend_pid()")
+        (pid,) = await asked(store, "SELECT pg_backend_pid()")
         async with admin.begin() as other:
             await other.execute(text(f"SELECT pg_terminate_backend({pid}, 10000)"))
         (result,) = await store.write([Change(job(priority=1), Version(1, 1))])
-        assert isinstance(result, Unknown)
-        assert (await store.get(["job-1"]))["job-1"].version in (Version(1, 1), Version(2, 1))
+        with suppress(Transient):
+            await store.get(["job-1"])
+        version = (await store.get(["job-1"]))["job-1"].version
+        assert isinstance(result, Unknown) or version == Version(2, 1)
+        (result,) = await store.write([Change(job(priority=2), version)])
+        assert isinstance(result, Written)
+
+    async def test_a_statement_that_fails_or_is_late_costs_at_most_its_connection(self, schema: str) -> None:
+        store = SqlJobStore(servers.postgres(), schema=schema, connections=2, timeout=5)
+        await store.open()
+        (pid,) = await ask_directly(store, "SELECT pg_backend_pid()")
+        with pytest.raises(asyncpg.PostgresError):
+            await ask_directly(store, "SELECT 1 / 0")
+        assert await ask_directly(store, "SELECT pg_backend_pid()") == [pid]
+        with pytest.raises(TimeoutError):
+            await ask_directly(store, "SELECT pg_sleep(60)")
+        assert await ask_directly(store, "SELECT pg_backend_pid()") != [pid]
+        await store.close()
 
     async def test_more_calls_at_once_than_connections(self, schema: str) -> None:
         store = SqlJobStore(servers.postgres(), schema=schema, connections=2)

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from holdfast.domain.jobs.claim import (
     MAX_RELEASES,
@@ -77,6 +77,17 @@ class ClaimMachine(RuleBasedStateMachine):
         self.tries = 0
 
     # -- what happens ------------------------------------------------------------------------------------------
+
+    @initialize(first=st.booleans(), written=fates)
+    def create(self, first: bool, written: bool) -> None:
+        """A job may come to be with its first claim on it; if that write was lost it comes to be without."""
+        name = self._fresh_name()
+        claimed = claim(self.document, claim_id=name, pilot="p1", host="h", now=self.now)
+        assert isinstance(claimed, JobDocument)
+        if first and written:
+            self.document = claimed
+            self.story = list(claimed.history)
+            self.granted[name] = _Granted(name, claimed.token, "p1")
 
     @precondition(lambda self: self.document.rev == 1)
     @rule(policy=policies)

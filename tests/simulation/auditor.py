@@ -48,6 +48,8 @@ class Auditor:
         self.specifications: set[str] = set()
         self.claims: dict[str, Effect] = {}
         """Every claim that the store acknowledged."""
+        self.first_claims: set[str] = set()
+        """Those that came to be with their jobs."""
         self.tokens: dict[tuple[str, Token], str] = {}
         self.ended: set[str] = set()
         self.kept: set[str] = set()
@@ -90,6 +92,7 @@ class Auditor:
             self._compare(name, old, new)
         elif new.claim is not None:
             self.tally["claimed in the creating write"] += 1
+            self.first_claims.add(new.claim.id)
 
     def _compare(self, name: str, old: JobDocument, new: JobDocument) -> None:
         if new.token < old.token:
@@ -100,6 +103,9 @@ class Auditor:
             self.blame("I4 final state left", f"{name}: {old.state} to {new.state}")
         if new.winner is not None and new.winner.claim not in self.claims:
             self.blame("I4 winner never claimed", f"{name}: {new.winner}")
+        if old.claim is not None and old.claim.id in self.first_claims:
+            self.tally["first claim confirmed"] += new.claim == old.claim and new.confirmations > old.confirmations
+            self.tally["first claim taken away"] += new.former_claim == old.claim.id
         if new.rev < old.rev or not _goes_on(old.history, new.history):
             self.blame("story broken", f"{name}: {old.history} then {new.history}")
 

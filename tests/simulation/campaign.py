@@ -24,6 +24,7 @@ FAULTS = (
     "store outage", "request in an outage", "read lost", "link: request lost", "link: answer lost", "partition",
     "channel break", "server kill", "server pause", "pilot kill", "pilot vanish", "pilot pause", "pilot goodbye",
     "site lost", "keeper kill", "keeper pause", "part of an answer lost", "operator: cancel", "operator: hold", "operator: release", "operator: force",
+    "claimed in the creating write", "first claim confirmed", "first claim taken away",
 )  # fmt: skip
 """What must have happened in a campaign, or it proves nothing."""
 

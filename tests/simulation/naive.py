@@ -1,17 +1,22 @@
 """The protocol that everybody writes first: write once, and after an error believe what one read shows.
 
-It fills the same port as the real writer, so the same services run on it under the same schedules. It must be caught.
+It fills the same port as the real writer, so the same services run on it under the same schedules; jobs are created in the same way. It
+must be caught.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.domain.jobs.story import fold
 from holdfast.ports.errors import Transient
 from holdfast.ports.job_store import Change, JobStore, Stored, Written
+from holdfast.services.first_claims import FirstClaims
+from holdfast.services.submit_jobs import SubmitJobs
 from holdfast.services.write_checked import Answer, Missing, Settled, Unsettled, Wish, _chapter_record
 
 
@@ -53,3 +58,24 @@ class NaiveWriter:
         for tell in self.listeners:
             tell(stored)
         return Settled(stored)
+
+
+class NaiveSubmit(SubmitJobs):
+    """Takes a job for created, and its first claim for given, when one read shows it."""
+
+    async def _settle(
+        self, documents: Sequence[JobDocument], claims: FirstClaims[Any]
+    ) -> dict[str, tuple[Stored, bool]]:
+        settled: dict[str, tuple[Stored, bool]] = {}
+        changes = [Change(claims.claimed(document), None) for document in documents]
+        for change, result in zip(changes, await self.store.write(changes), strict=True):
+            if isinstance(result, Written):
+                settled[change.document.id] = Stored(change.document, result.version), True
+        missing = [document.id for document in documents if document.id not in settled]
+        if missing:
+            settled |= {job: (stored, False) for job, stored in (await self.store.get(missing)).items()}
+        for stored, _ in settled.values():
+            claims.settled(stored)
+        if len(settled) < len(documents):
+            raise Transient("some jobs are not there")
+        return settled

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.link import Call, LinkLost
-from tests.simulation.naive import NaiveWriter
+from tests.simulation.naive import NaiveSubmit, NaiveWriter
 from tests.simulation.store import Client
 from tests.simulation.virtual_loop import Actor, VirtualLoop
 
@@ -112,7 +112,8 @@ class SimServer(_Process):
         ids = SimIds(world.rng("ids", self.name))
         self.claims = ClaimJobs(self.store, self.writer, self.clock, ids, CLAIMS)
         self.ends = EndJobs(self.store, self.writer, self.clock)
-        self.submit = SubmitJobs(
+        submit = NaiveSubmit if world.protocol == "naive" else SubmitJobs
+        self.submit = submit(
             self.store, self.clock, ids, offered=[self.claims.offer], claim_first=self.claims.claim_first
         )
         self.steer = SteerJobs(self.store, self.writer, self.clock)

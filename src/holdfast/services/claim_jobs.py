@@ -160,14 +160,14 @@ class ClaimJobs:
         return next_fresh
 
     def _close(self, claims: FirstClaims[Request]) -> None:
-        granted: dict[int, list[Stored]] = {}
-        for job, stored in claims.standing.items():
-            granted.setdefault(id(claims.given[job][0]), []).append(stored)
-            self.tally.first += 1
-        self.tally.lost += len(claims.given) - len(claims.standing)
+        standing = claims.standing
+        self.tally.first += len(standing)
+        self.tally.lost += len(claims.given) - len(standing)
         for request in {id(request): request for request, _ in claims.given.values()}.values():
             request.busy = False
-            self._answer(request, granted.get(id(request), []))
+            # In the order in which they were picked: a pilot may run them one after the other.
+            mine = [job for job, (whose, _) in claims.given.items() if whose is request]
+            self._answer(request, [standing[job] for job in mine if job in standing])
         if claims.strays:
             self._spawn(self._give_back(claims.strays))
         self._wake.set()

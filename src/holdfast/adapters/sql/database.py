@@ -58,8 +58,7 @@ class SqlDatabase:
     async def close(self) -> None:
         if self._going_on:
             await asyncio.wait(self._going_on)
-        await self.dialect.reader.dispose()
-        await self.dialect.writer.dispose()
+        await self.dialect.close()
 
     async def rows(self, statement: Executable) -> Sequence[Row]:
         """What a statement finds."""

@@ -26,6 +26,7 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    literal_column,
     null,
     select,
     text,
@@ -33,9 +34,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql.schema import Column
 
+from holdfast.adapters.sql.connections import NEVER_EARLY, Connections
 from holdfast.adapters.sql.rows import Row
 
 
@@ -70,6 +73,8 @@ class Dialect(Protocol):
 
     def labelled(self, labels: ColumnElement[Any], label: str) -> ColumnElement[bool]: ...
 
+    async def close(self) -> None: ...
+
 
 class Postgres:
     """Statements commit by themselves where one is enough: one round trip, durable when it is answered."""
@@ -79,14 +84,20 @@ class Postgres:
         if schema is not None:
             settings["search_path"] = '"' + schema.replace('"', '""') + '"'
         self.schema = schema
+        place = url.set(drivername="postgresql+asyncpg")
+        arguments = {"timeout": timeout, "command_timeout": timeout, "server_settings": settings}
         self.writer = create_async_engine(
-            url.set(drivername="postgresql+asyncpg"),
+            place,
             pool_size=connections,
             max_overflow=0,
             pool_timeout=timeout,
             hide_parameters=True,
-            connect_args={"timeout": timeout, "command_timeout": timeout, "server_settings": settings},
+            connect_args=arguments,
         )
+        named = {**self.writer.dialect.create_connect_args(place)[1]}
+        for own in ("prepared_statement_cache_size", "prepared_statement_name_func"):
+            named.pop(own, None)  # SQLAlchemy's, not the driver's
+        self.direct = Connections({**named, **arguments}, most=max(1, connections // 2), timeout=timeout)
         self.reader = self.writer.execution_options(isolation_level="AUTOCOMMIT")
         event.listen(self.writer.sync_engine, "connect", _never_answer_early)
 
@@ -97,19 +108,26 @@ class Postgres:
             await connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {name}"))
 
     async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
-        async with self.reader.connect() as connection:
-            return await _run(connection, table, _create_many(table), rows)
+        return await self._run_alone(table, _create_many(table), rows)
 
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
         if not rewrites:
             return await self.create(table, creates)
         if not creates:
-            async with self.reader.connect() as connection:
-                return await _run(connection, table, _rewrite_many(table), rewrites)
+            return await self._run_alone(table, _rewrite_many(table), rewrites)
         async with self.writer.begin() as connection:
             done = await _run(connection, table, _create_many(table), creates)
             done |= await _run(connection, table, _rewrite_many(table), rewrites)
         return done
+
+    async def _run_alone(self, table: Table, statement: Executable, rows: Sequence[Row]) -> set[str]:
+        words, names = _spelt(statement)
+        arrays = _arrays(table, rows)
+        return {found[0] for found in await self.direct.fetch(words, [arrays[name] for name in names])}
+
+    async def close(self) -> None:
+        await self.direct.close()
+        await self.writer.dispose()
 
     def upsert(self, table: Table, row: Row) -> Executable:
         statement = postgresql.insert(table).values(row)
@@ -125,21 +143,31 @@ class Postgres:
 
 
 def _never_answer_early(connection: Any, _: object) -> None:
-    """A server may be set up to answer a commit before it is on disk; not for us."""
     cursor = connection.cursor()
-    cursor.execute(
-        "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-    )
+    cursor.execute(NEVER_EARLY)
     cursor.close()
     connection.commit()
 
 
 async def _run(connection: AsyncConnection, table: Table, statement: Executable, rows: Sequence[Row]) -> set[str]:
-    # Everyone takes the locks of rows in the order in which they are sent, that of their ids, so that no two wait for
-    # each other. If the planner should choose another order, a deadlock is an unknown outcome like any other.
+    return set((await connection.execute(statement, _arrays(table, rows))).scalars())
+
+
+def _arrays(table: Table, rows: Sequence[Row]) -> dict[str, list[Any] | str]:
+    """The values by column.
+
+    Everyone takes the locks of rows in the order in which they are sent, that of their ids, so that no two wait for each
+    other. If the planner should choose another order, a deadlock is an unknown outcome like any other.
+    """
     columns = zip(*sorted(rows, key=_id), strict=True)
-    arrays = {f"{place.name}s": _array(place, values) for place, values in zip(table.columns, columns, strict=True)}
-    return set((await connection.execute(statement, arrays)).scalars())
+    return {f"{place.name}s": _array(place, values) for place, values in zip(table.columns, columns, strict=True)}
+
+
+@cache
+def _spelt(statement: Any) -> tuple[str, Sequence[str]]:
+    """A statement as the driver takes it, and its parameters in order."""
+    compiled = statement.compile(dialect=PGDialect_asyncpg())  # type: ignore[no-untyped-call]
+    return str(compiled), tuple(compiled.positiontup)
 
 
 def _array(place: Column[Any], values: tuple[Any, ...]) -> list[Any] | str:
@@ -188,7 +216,7 @@ def _create_many(table: Table) -> Executable:
 @cache
 def _rewrite_many(table: Table) -> Executable:
     sent = _sent(table)
-    standing = (table.c.id == sent.c.id) & (table.c.version == sent.c.version - 1)
+    standing = (table.c.id == sent.c.id) & (table.c.version == sent.c.version - literal_column("1"))
     values = {place: _value(sent, place) for place in table.columns if not place.primary_key}
     return update(table).values(values).where(standing).returning(table.c.id)
 
@@ -217,6 +245,10 @@ class Sqlite:
 
     async def begin_layout(self, connection: AsyncConnection) -> None:
         """The transaction has the lock already."""
+
+    async def close(self) -> None:
+        await self.reader.dispose()
+        await self.writer.dispose()
 
     async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
         return await self.write(table, rows, ())

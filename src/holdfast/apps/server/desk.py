@@ -78,6 +78,11 @@ def cookie_of(desk: Desk) -> str:
     return f"holdfast-{urlsplit(desk.services.parts.settings.public_url).port or 'session'}"
 
 
+async def _the_desk(request: Request) -> Desk:
+    """A dependency that is not async is run in a thread, and every request would wait for that."""
+    return desk_of(request)
+
+
 def _session(request: Request) -> str:
     """The token of a browser's session: only to look, and only when no other site has made the browser ask."""
     if request.method != "GET" or request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
@@ -117,7 +122,7 @@ Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
 Enroller = Annotated[Principal, Depends(allow(Role.ENROL))]
 PilotCaller = Annotated[Principal, Depends(allow(Role.PILOT))]
 LatePilot = Annotated[Principal, Depends(allow(Role.PILOT, late=86_400))]
-TheDesk = Annotated[Desk, Depends(desk_of)]
+TheDesk = Annotated[Desk, Depends(_the_desk)]
 
 
 def settled(answer: Answer) -> Stored:

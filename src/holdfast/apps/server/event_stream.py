@@ -72,4 +72,5 @@ async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, stopping:
     finally:
         for one in (task, *reasons):
             one.cancel()
-        await asyncio.gather(task, *reasons, return_exceptions=True)
+        if not task.done():  # otherwise whoever has the answer waits for nothing more
+            await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,79 @@
+"""Connections to PostgreSQL for single statements that commit by themselves.
+
+Every job is created, claimed and ended by such statements, many times a second. Through SQLAlchemy each costs about a
+millisecond more on a system that was idle, most of what the store takes to start a job; so these go to the driver directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+
+NEVER_EARLY = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+"""A server may be set up to answer a commit before it is on disk; not for us."""
+
+
+GIVE_UP = 2.0
+"""Seconds until a connection that does not close is cut."""
+
+
+class Connections:
+    """A few connections, made when they are needed; one that may be broken is never used again."""
+
+    def __init__(self, arguments: Mapping[str, Any], *, most: int, timeout: float) -> None:
+        self._arguments = arguments
+        self._timeout = timeout
+        self._room = asyncio.Semaphore(most)
+        self._idle: list[Any] = []
+
+    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Carry a statement out; what it gives back. Durable when this returns, if it changes anything."""
+        async with asyncio.timeout(self._timeout):
+            await self._room.acquire()
+        try:
+            connection = await self._connection()
+            try:
+                found: list[Any] = await connection.fetch(statement, *values)
+            except asyncpg.PostgresError:
+                self._put_back(connection)
+                raise
+            except BaseException:
+                await _give_up(connection)
+                raise
+            self._put_back(connection)
+            return found
+        finally:
+            self._room.release()
+
+    async def _connection(self) -> Any:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        connection = await asyncpg.connect(**self._arguments)
+        try:
+            await connection.execute(NEVER_EARLY)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    def _put_back(self, connection: Any) -> None:
+        if not connection.is_closed():
+            self._idle.append(connection)
+
+    async def close(self) -> None:
+        """Close what is open; nobody may be at work."""
+        while self._idle:
+            await _give_up(self._idle.pop())
+
+
+async def _give_up(connection: Any) -> None:
+    """Close a connection. If a statement is late the server is told to cancel it first, so that it hardly ever takes effect after all."""
+    try:
+        await connection.close(timeout=GIVE_UP)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        connection.terminate()
