@@ -51,7 +51,11 @@ class ServerParts:
         )
         self.follow = FollowJobs(store, clock, alone=lambda: len(self.beats.alive) <= 1)
         self.submit = SubmitJobs(
-            store, clock, parts.ids, offered=[self.claims.offer, self.follow.created], claim_first=self.claims.claim_first
+            store,
+            clock,
+            parts.ids,
+            offered=[self.claims.offer, self.follow.created],
+            claim_first=self.claims.claim_first,
         )
         self.steer = SteerJobs(store, writer, clock, leave_fault)
         self.beats = KeepBeats(
