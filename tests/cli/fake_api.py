@@ -123,6 +123,19 @@ class FakeCases:
         return 404, f"there is no {asked.path}"
 
 
+def incident_json(number: int, **fields: Any) -> dict[str, Any]:
+    """An incident that waits for a person, with one decision."""
+    return {
+        "id": f"{number:08x}-0000-4000-9000-000000000000", "owner": "alice", "type": "abort", "at": "2026-05-01T10:00:00.000Z", "state": "held",
+        "due": None, "cause": "unknown", "flow": "", "case": "", "item": "", "job": "", "group": "", "note": "1 of 1 attempts used", "attempt": 1,
+        "context": {
+            "evidence": {"exit_code": 7, "log_tail": "starting\nquux: all seats are taken\n"},
+            "finding": {"confidence": 0.2, "words": "No pattern knows this failure.", "lines": [], "advice": "Look at the log.", "retry": "no"},
+        },
+        "decisions": [{"verdict": "hold", "by": "house policy", "exlet": None, "detail": {"words": "1 of 1 attempts used"}}], "steps": [],
+    } | fields  # fmt: skip
+
+
 @dataclass
 class FakeApi:
     """The fake. Tests put jobs in, troubles in, and look at the requests."""
@@ -133,6 +146,8 @@ class FakeApi:
     specification: dict[str, Any] = field(default_factory=lambda: {"name": "align", "command": ["./align", "a b"]})
     pilots: list[dict[str, Any]] = field(default_factory=list)
     alerts: list[dict[str, Any]] = field(default_factory=list)
+    incidents: list[dict[str, Any]] = field(default_factory=list)
+    """The newest first."""
     brakes: dict[str, Any] = field(default_factory=lambda: {"stops": [], "groups": [], "limits": []})
     audit: list[dict[str, Any]] = field(default_factory=list)
     streams: list[list[bytes]] = field(default_factory=list)
@@ -200,6 +215,12 @@ class FakeApi:
                 last = self.audit[-1] if self.audit else {"number": 0, "hash": "0" * 64}
                 found = [one for one in self.audit if one["number"] >= first][: min(many, 3)]
                 return 200, {"entries": found, "head": {"number": last["number"], "hash": last["hash"]}}
+            case ("GET", ["incidents"]):
+                filters = {key: values[0] for key, values in asked.query.items() if key in ("case", "job", "state")}
+                found = [one for one in self.incidents if all(one[key] == value for key, value in filters.items())]
+                return 200, {"incidents": found[: int(asked.query.get("limit", ["100"])[0])], "cursor": None}
+            case ("GET", ["incidents", name]) if any(one["id"] == name for one in self.incidents):
+                return 200, next(one for one in self.incidents if one["id"] == name)
             case ("GET", ["alerts"]):
                 return 200, {"alerts": self.alerts}
             case ("GET", ["status"]):

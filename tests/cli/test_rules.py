@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.conftest import Shell
-from tests.cli.fake_api import FakeApi, Request
+from tests.cli.fake_api import FakeApi, Request, incident_json, job_json
+
+from holdfast.formats.conclusion_text import read_conclusion
 
 RULE: dict[str, Any] = {
     "id": "0f1e2d3c-rule", "condition": 'cause == "memory"', "conclusion": {"exlet": "grow"}, "state": "shadow", "author": "ann",
@@ -64,7 +67,7 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
                 }
             case ("POST" | "DELETE", ["domain", "house", *_]):
                 return 200, EDITED
-        return 404, "there is no such thing"
+        return FakeApi.answer(api, request)
 
     monkeypatch.setattr(api, "answer", answer)
     return seen
@@ -116,8 +119,53 @@ def test_a_rule_is_added_from_a_file_and_options(holdfast: Shell, asked: list[Re
     }  # fmt: skip
 
 
+def test_a_rule_for_an_incident_needs_a_condition_and_what_to_do(
+    holdfast: Shell, asked: list[Request], api: FakeApi
+) -> None:
+    """The incident says the type; it may be named by its job, or as the newest that waits."""
+    api.put(job_json(3))
+    api.incidents += [incident_json(2, state="complete"), incident_json(1, job=job_json(3)["id"])]
+    for name in ("newest", "00000003", job_json(3)["id"], "00000001", incident_json(1)["id"]):
+        ended = holdfast("rules", "add", "--from", name, "--if", "true", "--then", "{action: resubmit, wait: 5 s}")
+        assert ended.code == 0, ended.err
+        assert "holdfast rules promote domain/house 0f1e2d3c" in ended.err
+        assert asked[-1].body == {
+            "type": "abort", "condition": "true", "cornerstone": incident_json(1)["id"], "confirmed": False,
+            "conclusion": {"steps": [{"action": "resubmit", "wait": 5}]},
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("grow", {"exlet": "grow"}),
+        ("avoid-host, resubmit", {"steps": [{"action": "avoid-host"}, {"action": "resubmit"}]}),
+        ("remove case", {"steps": [{"action": "remove", "target": "case"}]}),
+        ("[{action: hold, reason: look}]", {"steps": [{"action": "hold", "reason": "look"}]}),
+    ],
+)
+def test_what_a_rule_does_in_one_line(text: str, meaning: dict[str, Any]) -> None:
+    found, wrong = read_conclusion(text)
+    assert not wrong
+    assert _without_targets(found) == _without_targets(meaning)
+
+
+def _without_targets(conclusion: Mapping[str, Any]) -> dict[str, Any]:
+    steps = conclusion.get("steps", [])
+    kept = [{key: value for key, value in one.items() if key != "target" or value == "case"} for one in steps]
+    return dict(conclusion) | ({"steps": kept} if steps else {})
+
+
+@pytest.mark.parametrize("text", ["resubmitt, hold", "{action: resubmit, wait: never}", "[", "{}", "7"])
+def test_what_a_rule_does_is_checked_before_it_is_sent(holdfast: Shell, asked: list[Request], text: str) -> None:
+    ended = holdfast("rules", "add", "--type", "abort", "--if", "true", "--then", text)
+    assert ended.code == 2
+    assert "--then:" in ended.err
+    assert asked == []
+
+
 def test_what_the_rules_say_is_asked_of_all_sets_or_of_one(
-    holdfast: Shell, asked: list[Request], tmp_path: Path
+    holdfast: Shell, asked: list[Request], api: FakeApi, tmp_path: Path
 ) -> None:
     file = tmp_path / "context.json"
     file.write_text('{"cause": "memory"}')
@@ -126,8 +174,9 @@ def test_what_the_rules_say_is_asked_of_all_sets_or_of_one(
     assert "grow" in ended.out
     assert "hots" in ended.err
     assert asked[-1].body == {"type": "abort", "flow": "reads", "context": {"cause": "memory"}}
-    holdfast("rules", "test", "domain/house", "--version", "2", "--from", "i1")
-    assert asked[-1].body == {"incident": "i1", "rule_set": "domain/house", "version": 2}
+    api.incidents.append(incident_json(1))
+    holdfast("rules", "test", "domain/house", "--version", "2", "--from", "00000001")
+    assert asked[-1].body == {"incident": incident_json(1)["id"], "rule_set": "domain/house", "version": 2}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Shell
-from tests.cli.fake_api import FakeApi, case_json, ending_json, item_json, job_json
+from tests.cli.fake_api import FakeApi, case_json, ending_json, incident_json, item_json, job_json
 
 from holdfast.apps.cli import case_view
 from holdfast.apps.cli.case_tree import Line, container, fitted
@@ -115,6 +115,14 @@ def test_waiting_has_an_end_that_the_case_does_not(holdfast: Shell, api: FakeApi
     ended = holdfast("watch", case[:8], "--timeout", "0.05")
     assert (ended.code, ended.out) == (7, "")
     assert f"holdfast watch {case}" in ended.err
+
+
+def test_what_waits_for_a_person_is_said_while_the_case_runs(holdfast: Shell, api: FakeApi) -> None:
+    case = api.cases.put(case_json(1, item_json("first", "running")))
+    api.incidents.append(incident_json(1, case=case, job=job_json(3)["id"]))
+    api.incidents.append(incident_json(2, case=case, state="complete"))
+    ended = holdfast("watch", case, "--timeout", "0.3")
+    assert ended.err.count("1 waits for a person: holdfast explain 00000003") == 1
 
 
 def test_ctrl_c_leaves_the_case_and_says_how_to_come_back(holdfast: Shell, api: FakeApi) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from holdfast.client.errors import Ambiguous, NotFound
 from holdfast.client.holdfast_client import HoldfastClient
 
+NEWEST = "newest"
 SHORTEST = 4
 SURE = 8
 LOOK_THROUGH = 10_000
@@ -81,3 +82,35 @@ def resolve_case(client: HoldfastClient, name: str) -> str:
         cursor = page.cursor
         if cursor is None or seen >= LOOK_THROUGH:
             return _only(name, fits, seen=seen, more=cursor is not None, what="case")
+
+
+def resolve_incident(client: HoldfastClient, name: str) -> str:
+    """The id of the incident that a name stands for: its own, its beginning, a job, whose newest incident is meant, or `newest` of all that wait for a person."""
+    if name == NEWEST:
+        page = client.find_incidents({"state": "held"}, limit=1)
+        if not page.incidents:
+            raise NotFound("nothing waits for a person", status=404)
+        return page.incidents[0]["id"]
+    seen, more, cursor = 0, False, None
+    fits: dict[str, None] = {}
+    if is_whole(name):
+        try:
+            return client.incident(name.lower())["id"]
+        except NotFound:
+            pass
+    elif len(name) >= SHORTEST and _BEGINNING.fullmatch(name):
+        while seen < LOOK_THROUGH:
+            page = client.find_incidents({}, limit=1000, cursor=cursor)
+            seen += len(page.incidents)
+            fits |= {one["id"]: None for one in page.incidents if one["id"].startswith(name.lower())}
+            cursor = page.cursor
+            if cursor is None:
+                break
+        more = cursor is not None
+    if fits:
+        return _only(name, set(fits), seen=seen, more=more, what="incident")
+    (job,) = resolve(client, [name])
+    page = client.find_incidents({"job": job}, limit=1)
+    if not page.incidents:
+        raise NotFound(f"nothing is known to have gone wrong with job {job}", status=404)
+    return page.incidents[0]["id"]

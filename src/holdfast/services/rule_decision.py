@@ -15,6 +15,8 @@ from holdfast.domain.rules.rule_set import Ruling
 HOUSE = "house policy"
 EXLET = "exlet"
 """The verdict of a decision that has an exlet; the house's are its courses."""
+MOST_WORDS = 200
+"""Characters of a condition that a decision repeats."""
 
 
 def decision_by_rule(
@@ -37,10 +39,17 @@ def decision_by_rule(
     name = f"{by.rule_set}#{ruling.rule}"
     if isinstance(exlet, str):
         return _held(incident, name, exlet, detail, now, n)
-    detail |= {"words": f"rule {name}"}
+    rule = by.walk.tree.rules[by.walk.last_satisfied]
+    detail |= {"words": f"if {shortened(rule.condition)}" + (f"; {rule.description}" if rule.description else "")}
     if ruling.conclusion is not None and ruling.conclusion.exlet:
         detail |= {"exlet": exlet.name, "exlet_version": version_of(exlet)}
     return Decision(incident.id, n, incident.tenant, now, EXLET, name, exlet=exlet_as_plain(exlet), detail=detail)
+
+
+def shortened(condition: str) -> str:
+    """Of a long condition the beginning: the whole of it stands in the rule."""
+    text = " ".join(condition.split())
+    return text if len(text) <= MOST_WORDS else f"{text[:MOST_WORDS]}…"
 
 
 def _held(incident: Incident, by: str, words: str, detail: dict[str, Any], now: int, n: int) -> Decision:

@@ -12,7 +12,7 @@ from holdfast.apps.cli.amounts import lasting, read_moment
 from holdfast.apps.cli.columns import cells, cut, padded
 
 if TYPE_CHECKING:
-    from holdfast.client.answers import Case, CaseWhole, ItemJson
+    from holdfast.client.answers import Case, CaseWhole, Incident, ItemJson
 
 MARKS = {
     "waiting": ("·", "dim"),
@@ -54,6 +54,13 @@ class Line(NamedTuple):
     """It can be left out when there is no room."""
 
 
+def asking(waiting: Sequence[Incident]) -> str:
+    """That a person is asked, and how that person finds out."""
+    first = waiting[0]
+    how = f"holdfast explain {first['job'][:8]}" if first["job"] else "holdfast inbox"
+    return f"{len(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for a person: {how}"
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """A case as it stands."""
@@ -62,6 +69,8 @@ class Tree:
     now: datetime
     counts: Mapping[str, Counts] = field(default_factory=dict)
     """By round; newer than what the case itself has been told."""
+    waiting: Sequence[Incident] = ()
+    """What has gone wrong in it and waits for a person."""
 
     def head(self) -> str:
         """The case in one line."""
@@ -74,6 +83,8 @@ class Tree:
             parts.append(f"{self.case['compensations']} steps to undo")
         if self.case["holders"]:
             parts.append("held by " + ", ".join(self.case["holders"]))
+        if self.waiting:
+            parts.append(asking(self.waiting))
         return neutral.line(f"{self.case['name']} {self.case['id'][:8]} {word(self.case)} · {' · '.join(parts)}")
 
     def age(self) -> float:

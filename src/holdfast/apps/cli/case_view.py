@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.amounts import lasting
-from holdfast.apps.cli.case_tree import Counts, Tree, fitted, word
+from holdfast.apps.cli.case_tree import Counts, Tree, asking, fitted, word
 from holdfast.apps.cli.output import Output
 from holdfast.apps.cli.session import Session
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
 
-    from holdfast.client.answers import CaseWhole, ItemJson
+    from holdfast.client.answers import CaseWhole, Incident, ItemJson
 
 FIRST_PAUSE, LAST_PAUSE = 0.25, 2.0
 """Seconds between two looks at a case; it is asked less often the longer it lasts."""
 TICK = 0.25
+MOST_WAITING = 100
 PROGRESS_EVERY = 10.0
 """Seconds between two plain lines about the jobs of one item."""
 
@@ -46,7 +48,8 @@ def follow(session: Session, case: str, *, timeout: float | None = None) -> Case
             pause = FIRST_PAUSE
             while True:
                 whole = session.client.case(case)
-                view.show(Tree(whole, session.client.now(), _counts(session, whole)))
+                waiting = _waiting(session, whole)
+                view.show(Tree(whole, session.client.now(), _counts(session, whole), waiting))
                 if whole["ended"] is not None:
                     return whole
                 if until is not None and time.monotonic() >= until:
@@ -81,6 +84,13 @@ def _counts(session: Session, case: CaseWhole) -> dict[str, Counts]:
     return {one: Counts(0, running.get(one, 0), well.get(one, 0), bad.get(one, 0)) for one in works}
 
 
+def _waiting(session: Session, case: CaseWhole) -> list[Incident]:
+    """What nobody but a person can answer: without a word of it the case would seem to stand still."""
+    if session.out.quiet or case["ended"] is not None:
+        return []
+    return session.client.find_incidents({"case": case["id"], "state": "held"}, limit=MOST_WAITING).incidents
+
+
 @contextmanager
 def _view(out: Output) -> Iterator[View]:
     if not out.shows_progress:
@@ -107,7 +117,7 @@ class _OnTerminal:
 
     def tick(self, now: datetime) -> None:
         if self._tree is not None:
-            self.show(Tree(self._tree.case, now, self._tree.counts))
+            self.show(replace(self._tree, now=now))
 
     def _drawn(self, tree: Tree) -> Group:
         from rich.console import Group
@@ -133,6 +143,7 @@ class _Lines:
         self._case = ""
         self._items: dict[str, tuple[str, int]] = {}
         self._told: dict[str, tuple[float, int]] = {}
+        self._waiting = 0
 
     def show(self, tree: Tree) -> None:
         if not self._case:
@@ -144,6 +155,9 @@ class _Lines:
             elif not self._out.quiet and item["state"] == "running":
                 self._progress(tree, item)
             self._items[item["id"]] = known
+        if len(tree.waiting) > self._waiting:
+            self._say(tree, asking(tree.waiting))
+        self._waiting = len(tree.waiting)
         if self._case != tree.case["state"] and (self._case or tree.case["state"] != "running"):
             self._say(tree, f"case {word(tree.case)}" + (f" after {lasting(tree.age())}" if tree.case["ended"] else ""))
         self._case = tree.case["state"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.amounts import lasting, moment, size
-from holdfast.apps.cli.describe import JOB
 from holdfast.apps.cli.session import Session
 
 if TYPE_CHECKING:
@@ -22,12 +23,18 @@ _RETRY = {
 }
 
 
-def explain(session: Session, job: Annotated[str, JOB]) -> None:
+def explain(
+    session: Session,
+    job: Annotated[
+        str | None,
+        typer.Argument(metavar="JOB", help="A job's id or its beginning; none: the newest that waits for a person."),
+    ] = None,
+) -> None:
     """Say why a job failed, what was decided about it and why, and what came of it.
 
     holdfast explain 4f1c9d2a
     """
-    name = session.job(job)
+    name = session.job(job) if job is not None else _newest(session)
     found = session.client.job(name)
     page = session.client.find_incidents({"job": name}, limit=MOST)
     whole = [session.client.incident(one["id"]) for one in reversed(page.incidents)]
@@ -38,6 +45,18 @@ def explain(session: Session, job: Annotated[str, JOB]) -> None:
         session.out.data(line)
     if page.cursor is not None:
         session.out.say(f"These are the last {MOST}.")
+    if whole and whole[-1]["state"] == "held":
+        session.out.say(
+            f"It waits for a person: holdfast retry {name[:8]} tries it again; "
+            f"holdfast rules add --from {name[:8]} --if CONDITION --then resubmit answers all that are like it."
+        )
+
+
+def _newest(session: Session) -> str:
+    found = session.client.incident(session.incident("newest"))
+    if not found["job"]:
+        raise typer.BadParameter(f"the newest that waits is no job's: holdfast history {found['case']} tells of it")
+    return found["job"]
 
 
 def told(job: Job, incidents: list[IncidentWhole], paint: Callable[..., str]) -> Iterator[str]:
@@ -61,22 +80,36 @@ def _incident(one: IncidentWhole, paint: Callable[..., str]) -> Iterator[str]:
     yield f"  Seen      {neutral.line(_seen(evidence))}"
     sure = f"{100 * float(finding.get('confidence', 0)):.0f} % sure"
     yield f"  Cause     {paint(one['cause'], 'yellow')} ({sure}). {neutral.line(str(finding.get('words', '')))}"
-    for line in finding.get("lines", [])[:3]:
+    for line in finding.get("lines", [])[:3] or _last_lines(evidence):
         yield "            " + paint(neutral.line(f"| {line}"[:200]), "dim")
     if finding.get("advice"):
-        yield f"            {neutral.line(str(finding['advice']))} {_RETRY.get(str(finding.get('retry')), '')}"
+        # Of a failure that nobody knows, nobody knows what helps.
+        helps = "" if one["cause"] == "unknown" else " " + _RETRY.get(str(finding.get("retry")), "")
+        yield f"            {neutral.line(str(finding['advice']))}{helps}"
     for decision in one["decisions"]:
         detail = decision["detail"]
-        yield f"  Decided   {_verdict(decision)}, by {neutral.line(decision['by'])}: {neutral.line(str(detail.get('words', '')))}"
-        for step in detail.get("path", [])[1:]:
-            yield f"            rule {neutral.line(step['rule'])}: {step['verdict']}{neutral.line(' — ' + step['message'] if step['message'] else '')}"
+        yield f"  Decided   {_verdict(decision)}, by {neutral.line(_who(decision['by']))}: {neutral.line(str(detail.get('words', '')))}"
+        for step in detail.get("path", [])[1:-1]:  # the last is the one that decided
+            yield f"            rule {neutral.line(step['rule'][:8])}: {step['verdict']}{neutral.line(' — ' + step['message'] if step['message'] else '')}"
         shadow = detail.get("shadow")
         if isinstance(shadow, dict) and shadow.get("rule"):
             yield f"            {neutral.line(shadow['rule'])} does not act yet; it would have said otherwise"
     for step in one["steps"]:
-        yield f"  Done      {step['action']}: {step['state']}{neutral.line(' — ' + step['detail'] if step['detail'] else '')}"
-    note = f": {neutral.line(one['note'])}" if one["note"] else ""
+        said = step["detail"] if step["detail"] != f"incident {one['id']}" else ""
+        yield f"  Done      {step['action']}: {step['state']}{neutral.line(' — ' + said if said else '')}"
+    note = f": {neutral.line(one['note'])}" if one["note"] and one["note"] != f"incident {one['id']}" else ""
     yield f"  Stands    {paint(one['state'], 'red' if one['state'] in {'held', 'failed'} else 'green')}{note}"
+
+
+def _who(by: str) -> str:
+    """A rule by the beginning of its id and its set; the house by its name."""
+    rule_set, mark, rule = by.partition("#")
+    return f"rule {rule[:8]} of {rule_set}" if mark else by
+
+
+def _last_lines(evidence: dict[str, Any]) -> list[str]:
+    """Where no line decided, the last ones say most."""
+    return [line for line in str(evidence.get("log_tail", "")).splitlines() if line.strip()][-3:]
 
 
 def _verdict(decision: dict[str, Any]) -> str:

@@ -58,7 +58,11 @@ def rules(
     ] = None,
     incident: Annotated[
         str | None,
-        typer.Option("--from", metavar="INCIDENT", help="For `add` and `test`: the incident to take the context from."),
+        typer.Option(
+            "--from",
+            metavar="INCIDENT",
+            help="For `add` and `test`: the incident to take the context from, or its job.",
+        ),
     ] = None,
     type_: Annotated[
         str | None, typer.Option("--type", metavar="TYPE", help="The type of exception, such as abort.")
@@ -71,7 +75,10 @@ def rules(
         str | None, typer.Option("--if", metavar="CONDITION", help="For `add`: the condition.")
     ] = None,
     exlet: Annotated[
-        str | None, typer.Option("--then", metavar="EXLET", help="For `add`: the exlet by its name.")
+        str | None,
+        typer.Option(
+            "--then", metavar="EXLET", help="For `add`: the name of an exlet, or its steps: 'avoid-host, resubmit'."
+        ),
     ] = None,
     why: Annotated[str | None, typer.Option("--because", metavar="TEXT", help="For `add`: why, in your words.")] = None,
     version: Annotated[
@@ -103,13 +110,13 @@ def rules(
                 "type": type_,
                 "task": task,
                 "flow": flow,
-                "incident": incident,
+                "incident": session.incident(incident) if incident is not None else None,
                 "rule_set": named,
                 "version": version,
             }
             return _test(session, question, _read(file) if file is not None else None)
         case "add":
-            return _add(session, rule_set, _draft(file, type_, task, condition, exlet, why, incident), yes=yes)
+            return _add(session, rule_set, _draft(session, file, type_, task, condition, exlet, why, incident), yes=yes)
         case "promote" | "demote" | "remove":
             return _steer(session, action, rule_set, words, yes=yes)
         case "versions":
@@ -132,6 +139,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _draft(
+    session: Session,
     file: Path | None,
     type_: str | None,
     task: str,
@@ -143,8 +151,15 @@ def _draft(
     draft = _read(file) if file is not None else {}
     given = {"type": type_, "task": task or None, "condition": condition, "description": why, "cornerstone": incident}
     draft |= {name: value for name, value in given.items() if value is not None}
+    if incident is not None and "context" not in draft:
+        whole = session.client.incident(session.incident(incident))
+        draft = {"type": whole["type"]} | draft | {"cornerstone": whole["id"]}
     if exlet is not None:
-        draft["conclusion"] = {"exlet": exlet}
+        from holdfast.formats.conclusion_text import read_conclusion
+
+        draft["conclusion"], wrong = read_conclusion(exlet)
+        if wrong:
+            raise typer.BadParameter(f"--then: {'; '.join(wrong)}")
     for name, option in (
         ("type", "--type"),
         ("condition", "--if"),
@@ -174,7 +189,7 @@ def _list(session: Session) -> int:
         session.out.data(line)
     if not rows:
         session.out.say(
-            "There are no rules yet. To write one for an incident: holdfast rules add domain/house --from INCIDENT --type abort --if CONDITION --then EXLET"
+            "There are no rules yet. To write one for an incident: holdfast rules add --from INCIDENT --if CONDITION --then EXLET"
         )
     return ExitCode.OK
 
@@ -246,11 +261,10 @@ def _test(session: Session, question: dict[str, Any], told: dict[str, Any] | Non
 
 
 def _add(session: Session, rule_set: str, draft: dict[str, Any], *, yes: bool) -> int:
-    return _done(
-        session,
-        session.client.add_rule(rule_set, {**draft, "confirmed": yes or draft.get("confirmed", False)}),
-        "added, as a shadow",
-    )
+    made = session.client.add_rule(rule_set, {**draft, "confirmed": yes or draft.get("confirmed", False)})
+    done = _done(session, made, "added, as a shadow that only watches")
+    session.out.say(f"To let it act: holdfast rules promote {rule_set} {made['rule'][:8]}")
+    return done
 
 
 def _steer(session: Session, action: str, rule_set: str, words: list[str], *, yes: bool) -> int:

@@ -102,6 +102,12 @@ class Session:
 
         return resolve_case(self.client, name)
 
+    def incident(self, name: str) -> str:
+        """The id of the incident that was named, or of the newest one of the job that was."""
+        from holdfast.client.naming import resolve_incident
+
+        return resolve_incident(self.client, name)
+
     def sure(self, question: str, *, yes: bool) -> bool:
         """Ask a person; a script is taken at its word."""
         if yes or not self.out.at_terminal:
