@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+){0,15}")
 _PACK_FIELDS = ("pack", "version", "patterns")
 _FIELDS = ("name", "cause", "retry", "confidence", "weight", "when", "words", "advice", "matches", "passes")
 _NEEDED = ("name", "cause", "retry", "confidence", "weight", "when", "words", "matches", "passes")
-_SEARCHES = ("scheduler_reason", "transfer", "lines", "also", "unless")
+_SEARCHES = ("scheduler_reason", "transfer", "lines", "not_lines", "also", "unless")
 WHEN_FIELDS = (
     "exit_code", "signal", "scheduler", "scheduler_state", "scheduler_word", "hold_code", "hold_subcode", "stage", *_SEARCHES, *MEASURES,
 )  # fmt: skip
@@ -208,8 +208,8 @@ class _Reader:
             one for one in self.texts(value, "scheduler", path) if self.among(one, Scheduler, (*path, "scheduler"))
         ]
         stage = [one for one in self.texts(value, "stage", path) if self.among(one, Stage, (*path, "stage"))]
-        if not any(name in value for name in WHEN_FIELDS if name not in ("scheduler", "stage", "unless")):
-            self.wrong(path, "a scheduler, a stage or an 'unless' alone says nothing about a cause")
+        if not any(name in value for name in WHEN_FIELDS if name not in ("scheduler", "stage", "unless", "not_lines")):
+            self.wrong(path, "a scheduler, a stage, 'not_lines' or an 'unless' alone says nothing about a cause")
         return When(
             exit_code=self.wholes(value, "exit_code", path),
             hold_code=self.wholes(value, "hold_code", path),
@@ -219,6 +219,7 @@ class _Reader:
             scheduler_reason=searches["scheduler_reason"],
             transfer=searches["transfer"],
             lines=searches["lines"],
+            not_lines=searches["not_lines"],
             also=searches["also"],
             unless=searches["unless"],
             signal=self.signals(value, path),

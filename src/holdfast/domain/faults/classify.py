@@ -4,11 +4,11 @@ How they are weighed:
 
 - **Weight first.** A pattern's weight says how near the root of the matter it is. That a task exited with 1 (10) is a consequence; that memory ran out
   (60) is why; that the kernel says it killed the process for it (90) is proof. Its confidence makes it lighter or heavier.
-- **Earlier before later, among errors.** Where several lines of one log point to different causes, the first error is mostly the root and the others
+- **Earlier before later, among the errors that ended it.** Where several lines point to different causes, the first error is mostly the root and the others
   follow from it: no space left, then a file that cannot be parsed. So later lines lose a few points. In a Java trace it is the other way round: what stands behind
   ``Caused by:`` is the root, wherever it stands.
-- **But not what did not stop anything.** A line that calls itself a warning, or says that something is tried again, counts for much less. So does an error that is followed by a long stretch of
-  ordinary output: the program went on after it.
+- **But not what did not stop anything.** A line that only warns, says that something is tried again or is only information counts for much less. So does an error with ordinary output behind it: the program
+  went on. Lines that quote (source in a traceback, the script that ran) do not count at all. When nothing but a warning points anywhere, the answer is ``unknown`` and names it.
 - **Tellers that agree.** When another teller (the batch system, the log, the exit code, a measure) points to the same cause on its own, confidence rises.
 - **Tellers that do not.** When another cause is nearly as strong, confidence falls; when the two are as good as equal, the answer is ``unknown`` and names both. A wrong answer that is sure of
   itself costs more than none.
@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from holdfast.domain.faults.cause import Cause, Finding, Retry
 from holdfast.domain.faults.evidence import Evidence
 from holdfast.domain.faults.fault_pattern import MOST_LINES_SHOWN, FaultPattern, Match
+from holdfast.domain.faults.line_tone import only_informs, tells_trouble, warns
 from holdfast.domain.faults.pattern_index import PatternIndex
 from holdfast.domain.faults.redaction import redacted
 from holdfast.domain.faults.seen import Seen
@@ -34,10 +35,16 @@ LATER = 8.0
 NEXT = 2.0
 ROOT = 8.0
 """What a line behind ``Caused by:`` gains."""
-WARNING = 25.0
-OLD = 15.0
-GONE_ON = 40
-"""So many lines of ordinary output behind an error say that the program went on."""
+WARNING = 0.2
+"""What is left of the points of a line that warns."""
+LAST, LAST_WARNING = 6, 0.6
+"""The same in the last lines of the log."""
+TOLD = 0.6
+"""The same for a line that is only information."""
+FEW = 4
+"""So many lines of ordinary output behind an error say nothing yet."""
+AGES, OLD = 0.5, 25.0
+"""What an error loses for each such line, and at most."""
 AGREE = 6.0
 EQUAL, NEAR, CLOSE = 3.0, 12.0, 25.0
 """Up to so many points apart, two causes are equal (no answer), near (less sure), close (a little less sure)."""
@@ -46,12 +53,6 @@ FALLBACK = 20
 SUREST = 0.99
 MOST_OTHERS = 5
 
-_WARNS = re.compile(
-    r"\bwarn(?:ing|ings)?\b|\bdeprecat|\bretrying\b|\bwill (?:be )?retr|\bretry(?:ing)? (?:in|after|#?[0-9])|\battempt [0-9]+ (?:of|/)|\bignor(?:ed|ing)\b|\bnon-?fatal\b|\bskipping\b"
-)
-_TROUBLE = re.compile(
-    r"error|exception|traceback|fail|fatal|abort|kill|cannot|can't|could not|unable|denied|no such|not found|terminat|panic|core dump|refused|invalid|exceed|exit|signal|^\s+at |^\s*file \"|^\s*caused by"
-)
 _ROOT = re.compile(r"^\s*(?:Caused by|Root cause|caused by)\b")
 
 
@@ -61,6 +62,8 @@ class _Reading:
     place: int | None
     points: float
     confidence: float
+    warned: bool = False
+    """The line only warns, or says that it is tried again."""
 
     @property
     def pattern(self) -> FaultPattern:
@@ -94,11 +97,13 @@ class Classifier:
         others = tuple(_finding(one.readings[0], seen, one.confidence) for one in groups[1 : 1 + MOST_OTHERS])
         rivals = (
             groups[1:]
-            if best.readings[0].pattern.weight <= FALLBACK
-            else [one for one in groups[1:] if one.readings[0].pattern.weight > FALLBACK]
+            if best.readings[0].points <= FALLBACK
+            else [one for one in groups[1:] if one.readings[0].points > FALLBACK]
         )
         apart = best.strength - rivals[0].strength if rivals else 100.0
         chosen = _finding(best.readings[0], seen, best.confidence)
+        if best.readings[0].warned and chosen.cause is not Cause.UNKNOWN:
+            return _only_warned(chosen, others)
         if apart < EQUAL and chosen.cause is not Cause.UNKNOWN:
             return _both(chosen, others)
         factor = 0.8 if apart < NEAR else 0.93 if apart < CLOSE else 1.0
@@ -140,11 +145,18 @@ def _group(readings: list[_Reading]) -> _Group:
 
 
 def _weighed(seen: Seen, matches: Sequence[Match]) -> list[_Reading]:
-    going_on = _gone_on(seen, matches)
-    readings = [_judged(seen, match, going_on) for match in matches]
-    # Only real errors are put in order: a warning is neither the root of anything nor its consequence.
-    placed = [one for one in readings if one.place is not None and one.place < seen.log_lines]
-    errors = sorted({one.place for one in placed if one.place is not None and one.pattern.weight > FALLBACK})
+    went_on = _ordinary_behind(seen, matches)
+    readings = [_judged(seen, match, went_on) for match in matches]
+    # Only errors that ended it are put in order: a warning is neither the root of anything nor its consequence.
+    placed = [
+        one.place
+        for one in readings
+        if one.place is not None
+        and one.place < seen.log_lines
+        and one.points > FALLBACK
+        and not went_on[one.place] > FEW
+    ]
+    errors = sorted(set(placed))
     if len(errors) < 2:
         return readings
     first, span = errors[0], errors[-1] - errors[0]
@@ -159,38 +171,42 @@ def _put_in_order(seen: Seen, one: _Reading, first: int, span: int) -> _Reading:
     return replace(one, points=one.points - NEXT - (LATER - NEXT) * min(1.0, (one.place - first) / span))
 
 
-def _judged(seen: Seen, match: Match, going_on: int) -> _Reading:
+def _judged(seen: Seen, match: Match, went_on: Sequence[int]) -> _Reading:
     pattern = match.pattern
     if not match.places:
         return _Reading(match, match.beside[0] if match.beside else None, pattern.weight, pattern.confidence)
     best = None
     for place in match.places:
         points, confidence = float(pattern.weight), pattern.confidence
-        if _WARNS.search(seen.lowered[place]):
-            points, confidence = points - WARNING, confidence * 0.7
-        elif place < going_on:
-            points, confidence = points - OLD, confidence * 0.8
+        if place < seen.log_lines and went_on[place] > FEW:
+            points, confidence = points - min(OLD, AGES * went_on[place]), confidence * 0.85
+        line = seen.lowered[place]
+        warned = warns(line)
+        if warned and place >= seen.log_lines - LAST:
+            # The last that was said: nothing shows that it went on.
+            points, confidence, warned = points * LAST_WARNING, confidence * 0.7, False
+        elif warned:
+            points, confidence = points * WARNING, confidence * 0.6
+        elif only_informs(line):
+            points, confidence = points * TOLD, confidence * 0.7
         # Of equals the first line stands.
         if best is None or points > best.points:
-            best = _Reading(match, place, max(points, 1.0), confidence)
+            best = _Reading(match, place, max(points, 1.0), confidence, warned)
     assert best is not None  # noqa: S101 - there are places
     return best
 
 
-def _gone_on(seen: Seen, matches: Sequence[Match]) -> int:
-    """The line before which errors did not stop the program: a long stretch of ordinary output follows."""
-    places = [place for match in matches for place in match.places]
-    if not places or min(places) >= seen.log_lines - GONE_ON:
-        return 0
-    quiet = 0
-    for place in range(seen.log_lines - 1, -1, -1):
-        if _TROUBLE.search(seen.lowered[place]):
-            quiet = 0
-            continue
-        quiet += 1
-        if quiet > GONE_ON and place + quiet < seen.log_lines:
-            return place + 1
-    return 0
+def _ordinary_behind(seen: Seen, matches: Sequence[Match]) -> Sequence[int]:
+    """How many lines of ordinary output stand behind each line of the log: behind an error they say that the program went on."""
+    counts = [0] * len(seen.lines)
+    first = min((match.places[0] for match in matches if match.places), default=len(counts))
+    behind = 0
+    for place in range(seen.log_lines - 1, first - 1, -1):
+        counts[place] = behind
+        line = seen.lowered[place]
+        if line and not line[0].isspace() and not seen.quoted >> place & 1 and not tells_trouble(line):
+            behind += 1
+    return counts
 
 
 def _finding(reading: _Reading, seen: Seen, confidence: float) -> Finding:
@@ -213,6 +229,18 @@ def _finding(reading: _Reading, seen: Seen, confidence: float) -> Finding:
         lines=tuple(redacted(seen.lines[place].strip()) for place in shown),
         words=pattern.words,
         advice=pattern.advice,
+    )
+
+
+def _only_warned(one: Finding, others: tuple[Finding, ...]) -> Finding:
+    return Finding(
+        cause=Cause.UNKNOWN,
+        confidence=0.3,
+        retry=Retry.NO,
+        lines=one.lines,
+        words=f"Nothing says why it failed; a warning points to {one.cause} ({one.pattern}).",
+        advice="Look at the log; a warning did not stop it by itself.",
+        also=(one, *others)[:MOST_OTHERS],
     )
 
 

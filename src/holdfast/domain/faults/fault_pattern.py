@@ -12,9 +12,12 @@ from enum import IntFlag
 
 from holdfast.domain.faults.cause import Cause, Retry
 from holdfast.domain.faults.evidence import Scheduler, Stage, shortened
+from holdfast.domain.faults.line_tone import warns
 from holdfast.domain.faults.seen import Search, Seen
 
 MOST_LINES_SHOWN = 5
+NEAR = 12
+"""An `unless` counts only so many lines around a line that matches."""
 
 
 class Teller(IntFlag):
@@ -63,6 +66,8 @@ class When:
     stage: frozenset[Stage] = frozenset()
     transfer: tuple[Search, ...] = ()
     lines: tuple[Search, ...] = ()
+    not_lines: tuple[Search, ...] = ()
+    """A line that one of these matches does not count among `lines`."""
     also: tuple[Search, ...] = ()
     unless: tuple[Search, ...] = ()
     compare: tuple[Comparison, ...] = ()
@@ -143,7 +148,10 @@ class FaultPattern:
         places: list[int] = []
         if when.lines:
             for search in when.lines:
-                places += seen.places(search)
+                places += seen.places(search, quoted=False)
+            if places and when.not_lines:
+                passed = {place for search in when.not_lines for place in seen.places(search)}
+                places = [place for place in places if place not in passed]
             if not places:
                 return None
         beside: list[int] = []
@@ -152,9 +160,19 @@ class FaultPattern:
             if not first:
                 return None
             beside += first
-        if any(seen.places(search, 1) for search in when.unless):
+        if any(_near(seen, seen.places(search), places) for search in when.unless):
             return None
         return Match(self, tuple(sorted(set(places))), tuple(sorted(set(beside))))
+
+
+def _near(seen: Seen, found: list[int], places: list[int]) -> bool:
+    """Whether one of these lines stands near one of those and does not only warn: what a log says elsewhere is about something else."""
+    if not places or not found:
+        return bool(found)
+    same = {*found} & {*places}
+    return bool(same) or any(
+        not warns(seen.lowered[one]) for one in found if any(abs(one - place) <= NEAR for place in places)
+    )
 
 
 def _any(searches: tuple[Search, ...], text: str) -> bool:

@@ -56,7 +56,7 @@ class PatternIndex:
             when = pattern.when
             for search in when.lines:
                 self._by_line.setdefault(search.expression, []).append(pattern)
-            searches |= {one.expression: one for one in (*when.lines, *when.also, *when.unless)}
+            searches |= {one.expression: one for one in (*when.lines, *when.not_lines, *when.also, *when.unless)}
             if not when.lines:
                 keys = _facts(when)
                 for key in keys:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from holdfast.domain.faults.evidence import Evidence, plain_word, shortened
+from holdfast.domain.faults.quoted_lines import quoted_lines
 from holdfast.domain.faults.regex_shape import shape_of
 from holdfast.domain.faults.regex_texts import Way
 
@@ -56,6 +57,7 @@ class Seen:
         "log_lines",
         "lowered",
         "measures",
+        "quoted",
         "signals",
         "state",
         "words",
@@ -69,6 +71,8 @@ class Seen:
         said = [one for one in (evidence.transfer, evidence.scheduler_reason) if " " in one]
         self.lines: tuple[str, ...] = (*evidence.log_tail, *(shortened(one.replace("\n", " ")) for one in said))
         self.lowered = "\n".join(self.lines).lower().split("\n")
+        self.quoted = quoted_lines(self.lowered)
+        """Lines that quote a script or a program, as bits: what stands there was not said by anything that failed."""
         self.worth: Mapping[str, int] | None = None
         """The lines that are worth running an expression on, as bits, once an index has looked; before that all are."""
         self.state = plain_word(evidence.scheduler_state)
@@ -77,9 +81,11 @@ class Seen:
         self.exit_codes = evidence.exit_codes
         self.measures = evidence.measures
 
-    def places(self, search: Search, most: int = MOST_PLACES) -> list[int]:
-        """The lines that an expression matches."""
+    def places(self, search: Search, most: int = MOST_PLACES, *, quoted: bool = True) -> list[int]:
+        """The lines that an expression matches; those that only quote may be left out."""
         left = (1 << len(self.lines)) - 1 if self.worth is None else self.worth.get(search.expression, 0)
+        if not quoted:
+            left &= ~self.quoted
         found: list[int] = []
         while left and len(found) < most:
             lowest = left & -left
