@@ -59,6 +59,11 @@ class _Pending:
         self.wait = min(_LONGEST_WAIT, self.wait * 2)
 
 
+def _name(document: dict[str, Any]) -> str:
+    """One claim has one end, and at most one more word: that its folder could not be cleared."""
+    return str(document["claim"]) + ("-cleanup" if "cleanup" in document else "")
+
+
 class Ends(threading.Thread):
     """The thread that delivers ends, on a connection of its own."""
 
@@ -76,7 +81,7 @@ class Ends(threading.Thread):
 
     def put(self, documents: list[dict[str, Any]]) -> None:
         """Take charge of ends. On disk first, all in one file, so that they also outlive this process."""
-        path = os.path.join(self._spool, str(documents[0]["claim"]) + ".json")
+        path = os.path.join(self._spool, _name(documents[0]) + ".json")
         try:
             descriptor = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with open(descriptor, "w", encoding="utf-8") as sink:
@@ -87,7 +92,7 @@ class Ends(threading.Thread):
         spooled = _Spooled(path, len(documents))
         with self._changed:
             for document in documents:
-                self._pending[str(document["claim"])] = _Pending(document, spooled)
+                self._pending[_name(document)] = _Pending(document, spooled)
             self._changed.notify_all()
 
     def adopt(self, paths: list[str]) -> None:
@@ -98,7 +103,7 @@ class Ends(threading.Thread):
                     documents = json.load(source)
                 if isinstance(documents, dict):
                     documents = [documents]  # as earlier pilots kept one
-                claims = [str(document["claim"]) for document in documents]
+                names = [_name(document) for document in documents]
             except (OSError, ValueError, KeyError, TypeError) as error:
                 log.warning("an end left in the spool cannot be read (%s)", error)
                 with contextlib.suppress(OSError):
@@ -106,8 +111,8 @@ class Ends(threading.Thread):
                 continue
             spooled = _Spooled(path, len(documents))
             with self._changed:
-                for claim, document in zip(claims, documents):
-                    self._pending.setdefault(claim, _Pending(document, spooled))
+                for name, document in zip(names, documents):
+                    self._pending.setdefault(name, _Pending(document, spooled))
                 self._changed.notify_all()
 
     def waiting(self) -> int:
@@ -207,7 +212,7 @@ class Ends(threading.Thread):
 
     def _set_aside(self, pending: _Pending) -> None:
         """Keep an end that no server takes where someone may look at it."""
-        path = os.path.join(self._spool, str(pending.document["claim"]) + ".refused")
+        path = os.path.join(self._spool, _name(pending.document) + ".refused")
         with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as sink:
             json.dump(pending.document, sink)
 
@@ -217,5 +222,5 @@ class Ends(threading.Thread):
         # The claim is let go of before anyone waiting for the flush goes on.
         self._on_settled(claim, result)
         with self._changed:
-            self._pending.pop(claim, None)
+            self._pending.pop(_name(pending.document), None)
             self._changed.notify_all()

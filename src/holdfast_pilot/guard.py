@@ -12,6 +12,7 @@ Requests come as lines of JSON: ``start``, ``stop``, ``lease``, and ``limit``, w
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import selectors
@@ -90,6 +91,7 @@ class _Run:
 
 def _become_payload(request: dict[str, Any], guard: int, output: int, exec_error: int) -> None:
     """Turn the freshly forked child into the payload; returns only by ``os._exit``."""
+    part = "folder"
     try:
         os.setsid()
         libc.die_with_parent()
@@ -103,14 +105,24 @@ def _become_payload(request: dict[str, Any], guard: int, output: int, exec_error
         os.dup2(os.open(request["stdout"], os.O_WRONLY) if request["stdout"] else output, 1)
         os.dup2(output, 2)
         os.chdir(request["folder"])
+        part = "program"
         # A stop that came since the fork has been waiting and takes effect here.
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
         os.execvpe(request["argv"][0], request["argv"], request["environment"])  # noqa: S606
     except BaseException as error:
         with contextlib.suppress(OSError):
-            os.write(exec_error, str(error).encode(errors="replace")[:500])
+            os.write(exec_error, json.dumps(_start_error(error, part)).encode())
     finally:
         os._exit(127)
+
+
+def _start_error(error: BaseException, part: str) -> dict[str, str]:
+    number = error.errno if isinstance(error, OSError) else None
+    return {
+        "start_error": str(error)[:500],
+        "start_symbol": errno.errorcode.get(number or 0, ""),
+        "start_part": part,
+    }
 
 
 def _send_signal(run: _Run, number: int) -> None:
@@ -211,7 +223,7 @@ class Guard:
         except OSError as error:
             for descriptor in pipes:
                 os.close(descriptor)
-            self._tell({"event": "end", "claim": request["claim"], "start_error": str(error)})
+            self._tell({"event": "end", "claim": request["claim"], **_start_error(error, "process")})
             return
         output, output_in, exec_error, exec_error_in = pipes
         if pid == 0:
@@ -280,8 +292,10 @@ class Guard:
             "wall": wall,
             "cpu": usage.ru_utime + usage.ru_stime,
             "peak_memory": usage.ru_maxrss * 1024,
-            "start_error": os.read(run.exec_error, 1000).decode(errors="replace"),
         }
+        said = os.read(run.exec_error, 4096)
+        if said:
+            run.end.update(json.loads(said))
         if status:
             run.end["disk_left"] = _disk_left(run.folder)
             run.end["oom_kills"] = self._oom_kills(run, killed=killed and os.WTERMSIG(status) == signal.SIGKILL)

@@ -16,21 +16,31 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from holdfast_pilot.payload import BadClaimError, safe_part
+from holdfast_pilot.slot_end import symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast_pilot.payload import ClaimedJob
 
+FOLDER_GONE = "folder-gone"
 _PIECE = 1 << 20
 
 
 class OutputMissingError(Exception):
     """A declared output is not there."""
 
+    def __init__(self, words: str, *, pattern: str = "") -> None:
+        super().__init__(words)
+        self.pattern = pattern
+
 
 class OutputFailedError(Exception):
     """The outputs are there but could not be committed."""
+
+    def __init__(self, words: str, *, error: str = "") -> None:
+        super().__init__(words)
+        self.error = error  # as the system calls it
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ def find_outputs(folder: str, patterns: Iterable[str]) -> dict[str, str]:
                 seen_before += name in found
                 found[name] = real
         if len(found) == before and not seen_before:
-            raise OutputMissingError(f"no file matches the declared output {pattern!r}")
+            raise OutputMissingError(f"no file matches the declared output {pattern!r}", pattern=pattern)
     return found
 
 
@@ -87,9 +97,12 @@ def _files_at(match: str) -> Iterable[str]:
 def commit_outputs(job: ClaimedJob, folder: str, patterns: list[str], outputs: str) -> Manifest:
     """Copy the declared outputs under the attempt's own path and write its manifest.
 
-    Raises OutputMissingError when a pattern has no file, OutputFailedError when the disk refuses. What was
-    copied by then is taken away again as far as possible.
+    Raises OutputMissingError when a pattern has no file, OutputFailedError when the disk refuses or the folder itself is
+    gone. What was copied by then is taken away again as far as possible.
     """
+    if not os.path.isdir(folder):
+        # The payload may have made its outputs; whoever took the folder away has taken them along.
+        raise OutputFailedError("the working folder is gone", error=FOLDER_GONE)
     found = find_outputs(folder, patterns)
     place = attempt_path(job, outputs)
     made = False
@@ -103,7 +116,8 @@ def commit_outputs(job: ClaimedJob, folder: str, patterns: list[str], outputs: s
     except OSError as error:
         if made:
             shutil.rmtree(place, ignore_errors=True)
-        raise OutputFailedError(f"outputs could not be committed: {error.strerror or error}") from error
+        words = f"outputs could not be committed: {error.strerror or error}"
+        raise OutputFailedError(words, error=symbol(error)) from error
     return manifest
 
 

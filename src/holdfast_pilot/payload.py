@@ -126,6 +126,8 @@ class Outcome:
     log_bytes: int = 0
     stopped_for: str = ""  # why the pilot stopped it; empty when it ended by itself
     start_error: str = ""
+    start_symbol: str = ""  # the same as the system calls it
+    start_part: str = ""  # what was at fault: the working folder or the program
 
 
 @dataclass(frozen=True)

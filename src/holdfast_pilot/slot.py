@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
+from holdfast_pilot.failed_stage import output_facts, staging_facts, start_facts
 from holdfast_pilot.outputs import (
     OutputFailedError,
     OutputMissingError,
@@ -15,7 +16,7 @@ from holdfast_pilot.outputs import (
     commit_outputs,
 )
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings, make_payload, safe_part
-from holdfast_pilot.slot_end import STOPPED, make_end, unbegun
+from holdfast_pilot.slot_end import EXECUTING, STOPPED, make_end, unbegun, with_cleanup
 from holdfast_pilot.staging import StagingError, StoppedError, stage_in
 from holdfast_pilot.warm_calls import WarmCalls
 from holdfast_pilot.warm_runner import runner_key
@@ -97,12 +98,19 @@ class Slot(threading.Thread):
         except Exception:
             log.exception("the ends of %d jobs could not be kept", len(ended))
         self._held.release(*(held for held, _ in ended))
-        for held, _ in ended:
+        for held, end in ended:
             if held.has_folder:
-                try:
-                    self._folder.clear(held.claim)
-                except Exception:
-                    log.exception("the working folder of job %s could not be cleared", held.job.job)
+                self._clear(held, end)
+
+    def _clear(self, held: Held, end: dict[str, Any]) -> None:
+        """Take the working folder away. A job's end does not wait for it; when it fails, that is told after the end."""
+        try:
+            error = self._folder.clear(held.claim)
+            if error is not None:
+                log.warning("the working folder of job %s could not be cleared: %s", held.job.job, error)
+                self._ends.put([with_cleanup(end, error)])
+        except Exception:
+            log.exception("the working folder of job %s could not be cleared", held.job.job)
 
     def reclaim(self) -> list[Held]:
         """Claims to give back because they wait behind a long call."""
@@ -167,9 +175,9 @@ class Slot(threading.Thread):
             reason = unbegun(held.stop_why)
             return make_end(job, Outcome(), reason=reason, host=self._host)
         except StagingError as error:
-            return make_end(job, Outcome(), reason=error.reason, host=self._host, words=str(error))
+            return make_end(job, Outcome(), host=self._host, **staging_facts(error))
         except (BadClaimError, OSError) as error:
-            return make_end(job, Outcome(), reason="start-failed", host=self._host, words=str(error))
+            return make_end(job, Outcome(), host=self._host, **start_facts(error))
         began = time.monotonic()
         outcome = self._guard.run(payload, stop_why=lambda: held.stop_why)
         log.debug("job %s attempt %d ended after %.3f s", job.job, job.attempt, time.monotonic() - began)
@@ -184,7 +192,16 @@ class Slot(threading.Thread):
 
     def _judge(self, job: ClaimedJob, outcome: Outcome, folder: str, patterns: list[str]) -> dict[str, Any]:
         if outcome.start_error:
-            return make_end(job, outcome, reason="start-failed", host=self._host, words=outcome.start_error)
+            return make_end(
+                job,
+                outcome,
+                reason="start-failed",
+                host=self._host,
+                words=outcome.start_error,
+                stage=EXECUTING,
+                error=outcome.start_symbol,
+                file=outcome.start_part,
+            )
         if outcome.stopped_for in STOPPED:
             return make_end(job, outcome, reason=STOPPED[outcome.stopped_for], host=self._host)
         if outcome.signal is not None or outcome.stopped_for:
@@ -196,8 +213,6 @@ class Slot(threading.Thread):
             return make_end(job, outcome, reason="ok", host=self._host)
         try:
             manifest = commit_outputs(job, folder, patterns, self._outputs)
-        except OutputMissingError as error:
-            return make_end(job, outcome, reason="output-missing", host=self._host, words=str(error))
-        except (OutputFailedError, BadClaimError, OSError) as error:
-            return make_end(job, outcome, reason="output-failed", host=self._host, words=str(error))
+        except (OutputMissingError, OutputFailedError, BadClaimError, OSError) as error:
+            return make_end(job, outcome, host=self._host, **output_facts(error))
         return make_end(job, outcome, reason="ok", host=self._host, manifest=as_document(manifest))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 from holdfast_pilot.clock import stamp
@@ -23,6 +24,17 @@ STOPPED = {
 }
 
 
+# How far an attempt was.
+STAGING_IN = "staging-in"
+EXECUTING = "executing"
+STAGING_OUT = "staging-out"
+
+
+def symbol(error: OSError) -> str:
+    """What the system calls an error, such as ``ENOSPC``; empty for what has no number."""
+    return errno.errorcode.get(error.errno or 0, "")
+
+
 def unbegun(why: str) -> str:
     """The reason of an end of a job that was stopped before it began."""
     return "cancelled" if why == "cancelled" else "not-started"
@@ -37,8 +49,14 @@ def make_end(
     manifest: dict[str, object] | None = None,
     words: str = "",
     result: str | None = None,
+    stage: str = "",
+    error: str = "",
+    file: str = "",
 ) -> dict[str, Any]:
-    """The end of a claim as the servers want it; ``ok`` only for reason ``ok``."""
+    """The end of a claim as the servers want it; ``ok`` only for reason ``ok``.
+
+    Of a fault it says how far the attempt was, the system's own word for what went wrong, and with which file.
+    """
     ok = reason == "ok"
     document: dict[str, Any] = {
         "job": job.job,
@@ -61,6 +79,14 @@ def make_end(
     if not ok:
         seen = {"oom_kills": outcome.oom_kills, "disk_left": outcome.disk_left}
         document.update({name: value for name, value in seen.items() if value is not None})
+        stage = stage or (EXECUTING if outcome.started else "")
+        told = {"stage": stage, "error": error[:64], "file": file[-500:]}
+        document.update({name: value for name, value in told.items() if value})
     if result is not None:
         document["result"] = result
     return document
+
+
+def with_cleanup(end: dict[str, Any], error: OSError) -> dict[str, Any]:
+    """The same end once more, with what went wrong when its working folder was to be cleared. Its outcome stands."""
+    return {**end, "cleanup": {"error": symbol(error), "words": str(error)[:1000]}}

@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, Callable
 from urllib.parse import unquote, urlsplit
 
+from holdfast_pilot.slot_end import symbol
+
 _PIECE = 1 << 20
 _TIMEOUT = 30.0
 _TRIES = 3
@@ -31,9 +33,11 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPE
 class StagingError(Exception):
     """An input could not be brought; the reason is the fault's."""
 
-    def __init__(self, reason: str, words: str, *, again: bool = False) -> None:
+    def __init__(self, reason: str, words: str, *, again: bool = False, error: str = "", file: str = "") -> None:
         super().__init__(words)
         self.reason = reason
+        self.error = error  # as the system or the server calls it: ENOENT, HTTP 404
+        self.file = file  # the input
         self.again = again  # whether the same transfer may go better in a moment
 
 
@@ -113,8 +117,9 @@ class _Transfer:
             path = unquote(urlsplit(self._source).path) if self._source.startswith("file:") else self._source
             self._from_file(path)
 
-    def _error(self, reason: str, words: str, *, again: bool = False) -> StagingError:
-        return StagingError(reason, f"input {self._name} from {self._source}: {words}", again=again)
+    def _error(self, reason: str, words: str, *, again: bool = False, error: str = "") -> StagingError:
+        words = f"input {self._name} from {self._source}: {words}"
+        return StagingError(reason, words, again=again, error=error, file=self._name)
 
     def _from_manifest(self, manifest: dict[str, Any], path: str) -> None:
         """An output of another job, as its manifest describes it."""
@@ -123,7 +128,8 @@ class _Transfer:
             with open(place, "rb") as source:
                 content = source.read()
         except OSError as error:
-            raise self._error("data-missing", f"the manifest {place} cannot be read: {error.strerror}") from error
+            words = f"the manifest {place} cannot be read: {error.strerror}"
+            raise self._error("data-missing", words, error=symbol(error)) from error
         if hashlib.sha256(content).hexdigest() != manifest.get("sha256"):
             raise self._error("data-corrupt", f"{place} is not the manifest that was committed")
         for known in json.loads(content)["files"]:
@@ -138,7 +144,7 @@ class _Transfer:
             source = open(path, "rb", buffering=0)  # noqa: SIM115 - closed below; what fails here is the source
         except OSError as error:
             reason = "data-missing" if error.errno in _NOT_THERE else "transfer"
-            raise self._error(reason, error.strerror or str(error)) from error
+            raise self._error(reason, error.strerror or str(error), error=symbol(error)) from error
         with source:
             self._keep(source)
 
@@ -159,15 +165,17 @@ class _Transfer:
             finally:
                 connection.close()
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise self._error("transfer", f"{type(error).__name__}: {error}", again=True) from error
+            name = symbol(error) if isinstance(error, OSError) else ""
+            raise self._error("transfer", f"{type(error).__name__}: {error}", again=True, error=name) from error
 
     def _judge(self, answer: http.client.HTTPResponse) -> None:
         status = answer.status
         if status in (404, 410):
-            raise self._error("data-missing", f"the server answered {status}")
+            raise self._error("data-missing", f"the server answered {status}", error=f"HTTP {status}")
         if status != 200:
             # A redirect could lead anywhere, so none is followed.
-            raise self._error("transfer", f"the server answered {status}", again=status >= 500 or status == 429)
+            again = status >= 500 or status == 429
+            raise self._error("transfer", f"the server answered {status}", again=again, error=f"HTTP {status}")
 
     def _address(self, host: str, port: int) -> str:
         """The address to call; every one that the name stands for must be allowed."""
@@ -197,8 +205,8 @@ class _Transfer:
                     _write(sink, piece)
         except OSError as error:
             if error.errno in _FULL:
-                raise self._error("disk", f"no space for it: {error.strerror}") from error
-            raise self._error("transfer", str(error), again=True) from error
+                raise self._error("disk", f"no space for it: {error.strerror}", error=symbol(error)) from error
+            raise self._error("transfer", str(error), again=True, error=symbol(error)) from error
         except http.client.HTTPException as error:
             raise self._error("transfer", f"it broke off after {size} bytes", again=True) from error
         if self._length is not None and str(size) != self._length:

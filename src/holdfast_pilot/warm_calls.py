@@ -9,6 +9,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
 
+from holdfast_pilot.failed_stage import output_facts, staging_facts, start_facts
 from holdfast_pilot.outputs import (
     OutputFailedError,
     OutputMissingError,
@@ -18,7 +19,7 @@ from holdfast_pilot.outputs import (
 )
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings
 from holdfast_pilot.runner import RESULT_FILE
-from holdfast_pilot.slot_end import STOPPED, make_end, unbegun
+from holdfast_pilot.slot_end import EXECUTING, STOPPED, make_end, unbegun
 from holdfast_pilot.staging import StagingError, StoppedError, stage_in
 from holdfast_pilot.warm_runner import ROOM, RunnerStartError, WarmRunner, runner_key
 
@@ -32,7 +33,16 @@ log = logging.getLogger("holdfast_pilot")
 _LONG = 0.5  # what waits behind a call that takes longer is given back, for others to run
 _SEEN = 0.05  # after so long the runner has surely seen what was written for it
 
+
 Deliver = Callable[["Held", "dict[str, Any]"], None]
+
+
+def _traceback(result: object) -> str:
+    """The traceback in what a function raised: whoever looks for the cause reads logs, and never a result."""
+    try:
+        return str(json.loads(str(result))["error"]["traceback"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 class WarmCalls:
@@ -86,9 +96,10 @@ class WarmCalls:
             except RunnerStartError as failed:
                 outcome = failed.outcome
                 reason = STOPPED.get(outcome.stopped_for, "start-failed")
-                self._deliver(todo.popleft(), deliver, outcome, reason=reason, words=str(failed))
-            except (BadClaimError, OSError) as error:
-                self._deliver(todo.popleft(), deliver, Outcome(), reason="start-failed", words=str(error))
+                facts = {"stage": EXECUTING, "error": outcome.start_symbol, "file": outcome.start_part}
+                self._deliver(todo.popleft(), deliver, outcome, reason=reason, words=str(failed), **facts)
+            except (BadClaimError, OSError) as refused:
+                self._deliver(todo.popleft(), deliver, Outcome(), **start_facts(refused))
             else:
                 self._run_on(runner, todo, again, deliver, flush)
 
@@ -124,10 +135,10 @@ class WarmCalls:
                 except StoppedError:
                     continue  # its stop is seen at the top
                 except StagingError as error:
-                    self._deliver(todo.popleft(), deliver, Outcome(), reason=error.reason, words=str(error))
+                    self._deliver(todo.popleft(), deliver, Outcome(), **staging_facts(error))
                     continue
                 except (BadClaimError, OSError) as error:
-                    self._deliver(todo.popleft(), deliver, Outcome(), reason="start-failed", words=str(error))
+                    self._deliver(todo.popleft(), deliver, Outcome(), **start_facts(error))
                     continue
                 if sent and under_way + len(line) > ROOM:
                     break
@@ -268,7 +279,7 @@ class WarmCalls:
             wall=float(answer["wall"]),
             cpu=float(answer["cpu"]),
             peak_memory=int(answer["peak_memory"]),
-            log_tail=str(answer["log"]),
+            log_tail=str(answer["log"]) + ("" if ok else _traceback(answer["result"])),
             log_bytes=int(answer["log_bytes"]),
         )
         self._held.note_call(outcome.wall)
@@ -281,10 +292,8 @@ class WarmCalls:
             return
         try:
             manifest = commit_outputs(job, self._folder.job_place(job.claim), patterns, self._outputs)
-        except OutputMissingError as error:
-            self._deliver(held, deliver, outcome, reason="output-missing", words=str(error))
-        except (OutputFailedError, BadClaimError, OSError) as error:
-            self._deliver(held, deliver, outcome, reason="output-failed", words=str(error))
+        except (OutputMissingError, OutputFailedError, BadClaimError, OSError) as error:
+            self._deliver(held, deliver, outcome, **output_facts(error))
         else:
             place = as_document(manifest)
             result = answer["result"]

@@ -52,11 +52,11 @@ class WorkFolder:
         """Where the log of a claim goes."""
         return os.path.join(self._logs, claim + ".log")
 
-    def clear(self, claim: str) -> None:
-        """Take away a claim's working folder and log."""
+    def clear(self, claim: str) -> OSError | None:
+        """Take away a claim's working folder and log; gives why the folder is still there."""
         with contextlib.suppress(OSError):
             os.unlink(self.log_path(claim))
-        _remove(os.path.join(self._jobs, claim))
+        return _remove(os.path.join(self._jobs, claim))
 
     def adopt_leftovers(self) -> list[str]:
         """Clear the folders of dead pilots; gives the undelivered ends found there, now in our spool."""
@@ -126,12 +126,12 @@ def _try_lock(folder: str, *, new: bool = False) -> int | None:
     return descriptor
 
 
-def _remove(path: str) -> None:
-    """Take a folder away, also one whose payload took its own rights away."""
+def _remove(path: str) -> OSError | None:
+    """Take a folder away, also one whose payload took its own rights away; gives why it is still there."""
     try:
         os.rmdir(path)
     except FileNotFoundError:
-        return
+        return None
     except OSError:
         shutil.rmtree(path, ignore_errors=True)
         if os.path.isdir(path):
@@ -140,4 +140,10 @@ def _remove(path: str) -> None:
                     with contextlib.suppress(OSError):
                         if not os.path.islink(os.path.join(folder, name)):
                             os.chmod(os.path.join(folder, name), 0o700)
-            shutil.rmtree(path, ignore_errors=True)
+            try:
+                shutil.rmtree(path)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                return error
+    return None

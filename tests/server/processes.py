@@ -65,10 +65,10 @@ class Processes:
         self.started.append(one)
         return one
 
-    async def server(self) -> Started:
+    async def server(self, *, port: int = 0, **settings: Any) -> Started:
         """A server that answers."""
-        port = free_port()
-        one = self._start("server", port=port)
+        port = port or free_port()
+        one = self._start("server", port=port, **settings)
         one.url = f"http://127.0.0.1:{port}"
         token = self.domain.token("viewer", tenant="starting")
 

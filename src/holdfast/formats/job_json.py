@@ -167,7 +167,9 @@ def tie_from_json(data: Mapping[str, Any]) -> Tie:
     return Tie(*places, data.get("result", ""), tuple(data.get("above", ())))
 
 
-_ENDING_FACTS = ("exit_code", "signal", "started", "wall", "cpu", "peak_memory", "oom_kills", "disk_left", "result")
+_ENDING_FACTS = (
+    "exit_code", "signal", "started", "wall", "cpu", "peak_memory", "oom_kills", "disk_left", "stage", "error", "file", "result",
+)  # fmt: skip
 
 
 def ending_to_json(ending: Ending) -> Json:

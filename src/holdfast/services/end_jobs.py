@@ -20,6 +20,7 @@ from holdfast.formats.job_json import ending_to_json
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Transient
 from holdfast.ports.job_store import JobStore, Record, Stored
+from holdfast.services.note_leftovers import Cleanup
 from holdfast.services.write_checked import Answer, Missing, Settled, Wish, Writer
 
 NOT_ITS_OWN = "another pilot holds this claim"
@@ -46,6 +47,8 @@ class EndReport:
     ending: Ending
     log_tail: str = ""
     log_bytes: int = 0
+    cleanup: Cleanup | None = None
+    """What went wrong when its working folder was to be cleared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class EndJobs:
     remember: int = 20_000
     faulted: Callable[[Sequence[tuple[Stored, str]]], Awaitable[None]] | None = None
     """Handles the faults among them, each with what the attempt printed, before their pilots are told; None: their own retry policy does, in the same write."""
+    left_behind: Callable[[Sequence[tuple[JobDocument, str, Cleanup]]], Awaitable[None]] | None = None
+    """Notes what attempts left behind, each by its claim; None: nobody does."""
     troubled: Callable[[str], None] = lambda _text: None
     """Told why faults could not be handled at once; they stay due."""
     _queue: list[_Asked] = field(default_factory=list)
@@ -138,6 +143,12 @@ class EndJobs:
             return
         answers = await self.writer.write([self._wish(one) for one in batch])
         await self._hand_over(batch, answers)
+        try:
+            await self._note_leftovers(batch, answers)
+        except Transient as error:
+            for one in batch:
+                if one.report.cleanup is not None:
+                    _tell(one, Result.UNKNOWN, str(error))
         late: list[tuple[_Asked, str]] = []
         for one, answer in zip(batch, answers, strict=True):
             self._known.pop(one.report.ending.claim, None)
@@ -166,6 +177,16 @@ class EndJobs:
                 await self.faulted(faults)
             except Exception as error:
                 self.troubled(f"{len(faults)} fault(s) stay due: {type(error).__name__}: {error}")
+
+    async def _note_leftovers(self, batch: Sequence[_Asked], answers: Sequence[Answer]) -> None:
+        """What could not be cleared away changes nothing about how a job ended; it is told to whoever looks after the host."""
+        found = [
+            (answer.stored.document, one.report.ending.claim, one.report.cleanup)
+            for one, answer in zip(batch, answers, strict=True)
+            if one.report.cleanup is not None and isinstance(answer, Settled)
+        ]
+        if found and self.left_behind is not None:
+            await self.left_behind(found)
 
     def _long_missing(self, claim: str) -> bool:
         """A copy of the store that lags may not know the job yet; only when nobody knows it for long it is gone."""

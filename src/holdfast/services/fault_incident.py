@@ -8,6 +8,7 @@ from holdfast.domain.faults.cause import Finding
 from holdfast.domain.faults.evidence import Evidence
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.incident import Incident, incident_id
+from holdfast.domain.faults.pilot_finding import execution_failure
 from holdfast.domain.flows.case_names import item_of
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.formats.evidence_json import evidence_to_json, finding_to_json
@@ -31,6 +32,7 @@ def fault_incident(document: JobDocument, evidence: Evidence, finding: Finding, 
         "job": {name: shown[name] for name in kept},
         "evidence": told,
         "finding": finding_to_json(finding),
+        "failure": execution_failure(evidence.stage, finding.cause).value,
     }
     kind = ExceptionType.ABORT
     return Incident(

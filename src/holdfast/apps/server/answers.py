@@ -63,6 +63,9 @@ class EndingOut(Out):
     peak_memory: int | None = None
     oom_kills: int | None = None
     disk_left: int | None = None
+    stage: str | None = None
+    error: str | None = None
+    file: str | None = None
     result: str | None = None
     manifest: ManifestOut | None = None
 

@@ -147,6 +147,11 @@ class ManifestIn(Model):
     bytes: int = Field(ge=0, le=INT64)
 
 
+class CleanupIn(Model):
+    error: Annotated[str, Field(max_length=64), AfterValidator(_name)] = ""
+    words: Annotated[str, Field(max_length=1000)] = ""
+
+
 class EndIn(Model):
     job: Id
     generation: int = Field(ge=0, le=INT64)
@@ -162,6 +167,10 @@ class EndIn(Model):
     peak_memory: int | None = Field(default=None, ge=0, le=INT64)
     oom_kills: int | None = Field(default=None, ge=0, le=INT64)
     disk_left: int | None = Field(default=None, ge=0, le=INT64)
+    stage: Literal["staging-in", "executing", "staging-out"] | None = None
+    error: Annotated[str, Field(max_length=64), AfterValidator(_name)] | None = None
+    file: Annotated[str, Field(max_length=500), AfterValidator(_name)] | None = None
+    cleanup: CleanupIn | None = None
     log_tail: Annotated[str, Field(max_length=65_536)] = ""
     log_bytes: int = Field(default=0, ge=0, le=INT64)
     manifest: ManifestIn | None = None

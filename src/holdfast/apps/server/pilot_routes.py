@@ -36,6 +36,7 @@ from holdfast.ports.identity import Principal, Role
 from holdfast.ports.job_store import JobQuery, Record, Stored, Written
 from holdfast.services.end_jobs import EndReport
 from holdfast.services.hold_channels import Channel
+from holdfast.services.note_leftovers import Cleanup
 
 router = APIRouter(prefix="/v1/pilots", tags=["pilots"])
 PING = 5.0
@@ -222,11 +223,15 @@ def _report(end: EndIn) -> EndReport:
         peak_memory=end.peak_memory,
         oom_kills=end.oom_kills,
         disk_left=end.disk_left,
+        stage=end.stage,
+        error=end.error,
+        file=end.file,
         host=end.host,
         manifest=Manifest(manifest.path, manifest.sha256, manifest.files, manifest.bytes) if manifest else None,
         result=end.result,
     )
-    return EndReport(end.job, ending, end.log_tail, end.log_bytes)
+    cleanup = Cleanup(end.cleanup.error, end.cleanup.words) if end.cleanup else None
+    return EndReport(end.job, ending, end.log_tail, end.log_bytes, cleanup)
 
 
 def _started(value: str | float | None) -> int | None:

@@ -25,6 +25,7 @@ from holdfast.services.hold_channels import HoldChannels
 from holdfast.services.keep_beats import KeepBeats
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_rules import KeepRules
+from holdfast.services.note_leftovers import NoteLeftovers
 from holdfast.services.open_sessions import OpenSessions
 from holdfast.services.read_outputs import ReadOutputs
 from holdfast.services.rule_cache import RuleCache
@@ -47,6 +48,7 @@ class ServerParts:
             writer,
             clock,
             faulted=parts.faults.handle,
+            left_behind=NoteLeftovers(store, parts.incidents, clock).note,
             troubled=lambda text: log.warning("faults wait", detail=text),
         )
         self.follow = FollowJobs(store, clock, alone=lambda: len(self.beats.alive) <= 1)

@@ -1,12 +1,15 @@
-"""What a pilot's end of an attempt says of its fault: the evidence, and what the pilot itself knows for sure."""
+"""What a pilot's end of an attempt says of its fault: the evidence, and the cause that it points to."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from holdfast.domain.faults.cause import Cause, Finding, Retry
 from holdfast.domain.faults.classify import Classifier
 from holdfast.domain.faults.evidence import Evidence, Stage, bounded_lines
-from holdfast.domain.faults.redaction import redacted_lines
-from holdfast.domain.jobs.job_document import JobDocument
+from holdfast.domain.faults.pilot_finding import LOST, decided_by_error, pilot_finding
+from holdfast.domain.faults.redaction import redacted, redacted_lines
+from holdfast.domain.jobs.job_document import Ending, JobDocument
 
 _STAGES = {
     "data-missing": Stage.STAGING_IN,
@@ -15,43 +18,8 @@ _STAGES = {
     "output-missing": Stage.STAGING_OUT,
     "output-failed": Stage.STAGING_OUT,
 }
-"""How far an attempt was whose end has this reason; others were executing."""
-
-_KNOWN: dict[str, tuple[Cause, Retry, str, str]] = {
-    "wall-limit": (
-        Cause.TIME, Retry.CHANGED,
-        "It ran longer than the time it was given, and its pilot stopped it.", "Give it more time, or cut the work in pieces.",
-    ),
-    "data-missing": (
-        Cause.DATA_MISSING, Retry.NO,
-        "An input was not where it should be.", "Look whether the file was made, and whether its place is right.",
-    ),
-    "data-corrupt": (
-        Cause.DATA_CORRUPT, Retry.ELSEWHERE,
-        "An input was there, and is not what was committed.", "Take another copy, or make the file again.",
-    ),
-    "transfer": (
-        Cause.TRANSFER, Retry.SAME,
-        "An input could not be brought.", "It mostly passes; if not, look at where the file is kept.",
-    ),
-    "output-missing": (
-        Cause.OUTPUT_MISSING, Retry.NO,
-        "It ended well, and a file that it should have left behind is not there.", "Look at its log: it may have failed without saying so.",
-    ),
-    "output-failed": (
-        Cause.DISK, Retry.ELSEWHERE,
-        "Its outputs could not be kept.", "Look at the space and the rights of the folder for outputs.",
-    ),
-}  # fmt: skip
-"""What a pilot saw itself, and so needs no guess."""
-
-LOST = Finding(
-    Cause.NODE,
-    0.7,
-    Retry.ELSEWHERE,
-    words="Its pilots were lost again and again while they ran it.",
-    advice="Either the hosts are sick, or the job brings them down: look at what it does to its host.",
-)
+"""How far an attempt was whose pilot does not say it, by the reason of its end; others were executing."""
+_KILL = 9
 
 
 def evidence_of(document: JobDocument, log_tail: str) -> Evidence:
@@ -71,20 +39,54 @@ def evidence_of(document: JobDocument, log_tail: str) -> Evidence:
         wall_time=last.wall,
         time_limit=needs.wall,
         node=last.host,
-        stage=_STAGES.get(last.reason, Stage.EXECUTING),
-        more={"reason": last.reason},
+        stage=_stage(last),
+        more={"reason": last.reason, **_told(last)},
     )
+
+
+def cleanup_evidence(document: JobDocument, error: str, words: str) -> Evidence:
+    """The evidence that the working folder of a job's last attempt could not be cleared."""
+    before = evidence_of(document, "")
+    line = redacted_lines(bounded_lines(words))
+    return replace(before, stage=Stage.CLEANUP, log_tail=line, more={"reason": "cleanup", "error": error})
+
+
+def _stage(ending: Ending) -> Stage:
+    try:
+        return Stage(ending.stage or "")
+    except ValueError:
+        return _STAGES.get(ending.reason, Stage.EXECUTING)
+
+
+def _told(ending: Ending) -> dict[str, object]:
+    told = {"error": ending.error, "file": redacted(ending.file) if ending.file else None}
+    return {name: value for name, value in told.items() if value}
 
 
 def find_cause(document: JobDocument, evidence: Evidence, classifier: Classifier) -> Finding:
     """Why the last attempt did not end well: what the pilot knows for sure, or else what the patterns say."""
     if document.last is None or evidence.more.get("reason") == "lost":
         return LOST
-    known = _KNOWN.get(document.last.reason)
+    known = pilot_finding(document.last)
     read = classifier.classify(evidence)
     if known is None:
-        return read
-    cause, retry, words, advice = known
-    if document.last.reason in ("output-failed", "transfer") and read.cause is not Cause.UNKNOWN and read.pattern:
+        return _not_for_memory(evidence, read)
+    said_why = document.last.reason in ("output-failed", "transfer") and not decided_by_error(document.last)
+    if said_why and read.cause is not Cause.UNKNOWN and read.pattern:
         return read  # the pilot knows where it happened, and its words say why
-    return Finding(cause, 0.95, retry, words=words, advice=advice, also=(read,) if read.pattern else ())
+    return replace(known, also=(read,) if read.pattern else ())
+
+
+def _not_for_memory(evidence: Evidence, read: Finding) -> Finding:
+    """A bare SIGKILL looks like the kernel's for want of memory; where the kernel says that it killed nothing, it was someone else's."""
+    killed = evidence.signal == _KILL and evidence.oom_kills == 0 and read.cause is Cause.MEMORY
+    if not killed or read.lines:
+        return read
+    return Finding(
+        Cause.UNKNOWN,
+        0.3,
+        Retry.SAME,
+        words="Something outside killed it (SIGKILL), and it was not the kernel for want of memory.",
+        advice="Ask who ends processes on that host: a person, a limit, a monitor. Another try may go well.",
+        also=(read,),
+    )

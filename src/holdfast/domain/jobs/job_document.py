@@ -107,6 +107,12 @@ class Ending:
     """How often the kernel killed for memory while it ran."""
     disk_left: int | None = None
     """Bytes that were left where it ran, when it failed."""
+    stage: str | None = None
+    """How far a fault's attempt was: `staging-in`, `executing`, `staging-out`."""
+    error: str | None = None
+    """What the system calls the error, such as `ENOSPC`, where the pilot met it itself."""
+    file: str | None = None
+    """The input or output that it was about; of a start that failed, `program`, `folder` or `process`."""
 
 
 class Transition(NamedTuple):

@@ -1,0 +1,51 @@
+"""What an end says of a stage that failed before or after the payload: the reason, how far it was, the error, the file."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from holdfast_pilot.outputs import OutputFailedError, OutputMissingError
+from holdfast_pilot.slot_end import STAGING_IN, STAGING_OUT, symbol
+from holdfast_pilot.staging import StagingError
+
+BAD_CLAIM = "bad-claim"
+"""The error of a claim that cannot be run as it is written."""
+
+
+class Facts(TypedDict):
+    """The words of an end."""
+
+    reason: str
+    stage: str
+    words: str
+    error: str
+    file: str
+
+
+def staging_facts(error: StagingError) -> Facts:
+    """An input could not be brought."""
+    return {
+        "reason": error.reason,
+        "stage": STAGING_IN,
+        "words": str(error),
+        "error": error.error,
+        "file": error.file,
+    }
+
+
+def start_facts(error: Exception) -> Facts:
+    """What is needed before the payload starts could not be made: its folder, or sense of its claim."""
+    name, file = (symbol(error), "folder") if isinstance(error, OSError) else (BAD_CLAIM, "")
+    return {"reason": "start-failed", "stage": STAGING_IN, "words": str(error), "error": name, "file": file}
+
+
+def output_facts(error: Exception) -> Facts:
+    """The outputs are missing, or could not be kept."""
+    reason, name, file = "output-failed", "", ""
+    if isinstance(error, OutputMissingError):
+        reason, file = "output-missing", error.pattern
+    elif isinstance(error, OutputFailedError):
+        name = error.error
+    elif isinstance(error, OSError):
+        name = symbol(error)
+    return {"reason": reason, "stage": STAGING_OUT, "words": str(error), "error": name, "file": file}

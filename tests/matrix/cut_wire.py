@@ -1,0 +1,89 @@
+"""A real way between a pilot and its server that can be cut and mended: a TCP proxy."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+
+class Wire:
+    """Passes bytes on both ways while it is whole; cut, it hangs up on everyone and takes nobody."""
+
+    def __init__(self, target: str) -> None:
+        parts = urlsplit(target)
+        self._target = (parts.hostname or "", parts.port or 80)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._whole = True
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._server = threading.Thread(target=self._serve, daemon=True)
+        self._server.start()
+
+    def cut(self) -> None:
+        with self._lock:
+            self._whole = False
+            cut, self._open = self._open, set()
+        for one in cut:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        with self._lock:
+            self._whole = True
+
+    def close(self) -> None:
+        self.cut()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._server.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._join, args=(near,), daemon=True).start()
+
+    def _join(self, near: socket.socket) -> None:
+        """One connection, for as long as it lasts."""
+        try:
+            far = socket.create_connection(self._target)
+        except OSError:
+            near.close()
+            return
+        with near, far:
+            with self._lock:
+                if not self._whole:
+                    return
+                self._open |= {near, far}
+            back = threading.Thread(target=_pass_on, args=(far, near), daemon=True)
+            back.start()
+            _pass_on(near, far)
+            back.join()
+            with self._lock:
+                self._open -= {near, far}
+
+
+def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65_536):
+            sink.sendall(data)
+    for one in (source, sink):
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def cut_wire(target: str) -> Iterator[Wire]:
+    wire = Wire(target)
+    try:
+        yield wire
+    finally:
+        wire.close()

@@ -1,0 +1,196 @@
+"""A real server, a real keeper, and hosts: real pilots whose disks, memory and ways to the server break as a test says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from tests.chaos.processes import free_port, launch
+from tests.executor.file_server import FileServer, file_server
+from tests.matrix.cut_wire import Wire, cut_wire
+from tests.server.processes import Processes, Started, processes
+from tests.server.running import Domain
+from tests.server.store_room import store_room
+
+from holdfast.apps.tokens import write_private
+from holdfast.client import HoldfastClient
+
+PATIENCE = 60.0
+
+
+def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+    """Wait for a condition to hold and give its value; fail loudly when it never does."""
+    give_up = time.monotonic() + patience
+    while not (value := condition()):
+        assert time.monotonic() < give_up, f"waited {patience:.0f} s in vain for {what}"
+        time.sleep(0.01)
+    return value
+
+
+class CallbackDesk:
+    """Takes notifications, each by its path."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[dict[str, Any]]] = {}
+        self.port = 0
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+
+@contextmanager
+def callback_desk() -> Iterator[CallbackDesk]:
+    desk = CallbackDesk()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
+            pass
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            desk.seen.setdefault(self.path, []).append(body)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        desk.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield desk
+        server.shutdown()
+        thread.join()
+
+
+@dataclass(eq=False)
+class Host:
+    """One pilot on a host of its own."""
+
+    started: Started
+    work: Path
+    outputs: Path
+
+    @property
+    def jobs(self) -> Path:
+        """Where the working folders of its jobs are."""
+        return next(self.work.glob("pilot-*/jobs"))
+
+
+@dataclass(eq=False)
+class FailureSite:
+    """What runs, and how to speak to it."""
+
+    running: Processes
+    server: Started
+    folder: Path
+    web: FileServer
+    desk: CallbackDesk
+    wire: Wire
+    """The only way from the hosts to the server."""
+    groups: list[Path] = field(default_factory=list)
+
+    def tenant(self) -> str:
+        return f"t-{uuid4().hex[:8]}"
+
+    def client(self, tenant: str, *roles: str, subject: str = "ada") -> HoldfastClient:
+        token = self.running.domain.token(*(roles or ("submitter",)), tenant=tenant, subject=subject)
+        return HoldfastClient(self.server.url, token)
+
+    def host(
+        self,
+        tenant: str,
+        name: str = "sound",
+        *,
+        prepare: str = "",
+        group: Path | None = None,
+        outputs: Path | None = None,
+        **options: str,
+    ) -> Host:
+        """Start a pilot. `prepare` is a shell line that is run first, in file systems that only this pilot sees: `$WORK` and `$OUTPUTS` are its folders."""
+        place = self.folder / f"host-{uuid4().hex[:8]}"
+        work, out = place / "work", outputs or place / "outputs"
+        for one in (work, out):
+            one.mkdir(parents=True, exist_ok=True)
+        enrol = place / "enrol"
+        write_private(enrol, self.running.domain.token("enrol", tenant=tenant, subject="enroller"))
+        words = [sys.executable, "-m", "holdfast_pilot", "--server", self.wire.url]
+        words += ["--token-file", str(enrol), "--host", name, "--outputs", str(out), "--work", str(work)]
+        words += ["--cpus", "8", "--grace", "1", "--time-left", "1800"]
+        words += [word for option, value in options.items() for word in (f"--{option.replace('_', '-')}", value)]
+        if prepare:
+            words = ["unshare", "-rm", "sh", "-ec", f"{prepare}\nexec {shlex.join(words)}"]
+        if group is not None:
+            words = ["sh", "-ec", f"echo $$ > {group / 'cgroup.procs'}\nexec {shlex.join(words)}"]
+        environment = os.environ | {"WORK": str(work), "OUTPUTS": str(out)}
+        started = Started(
+            launch(words, self.folder / f"pilot-{len(self.running.started)}.log", environment=environment)
+        )
+        self.running.started.append(started)
+        return Host(started, work, out)
+
+    def memory_group(self, size: int) -> Path | None:
+        """A control group whose processes have so much memory together; nothing where we may make none."""
+        for root, limit in (
+            (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+            (Path("/sys/fs/cgroup"), "memory.max"),
+        ):
+            place = root / f"holdfast-{uuid4().hex[:8]}"
+            try:
+                if not (root / "cgroup.procs").exists():
+                    continue
+                place.mkdir()
+                (place / limit).write_text(str(size))
+            except OSError:
+                if place.exists():
+                    place.rmdir()
+                continue
+            self.groups.append(place)
+            return place
+        return None
+
+
+def _gone(group: Path) -> bool:
+    """Take a control group away as soon as its last process is reaped."""
+    try:
+        group.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def failure_site(folder: Path, **settings: Any) -> AsyncIterator[FailureSite]:
+    """Everything on one machine; nothing of it outlives the block."""
+    known: dict[str, Any] = {
+        "lease": 60,
+        "callback_hosts": "127.0.0.1",
+        "staging_hosts": "127.0.0.1",
+        "free_tries": "",
+        "outputs": str(folder),
+    }
+    async with (
+        store_room("sqlite", folder) as url,
+        processes(Domain(url, folder), folder, **known | settings) as running,
+    ):
+        port = free_port()
+        with file_server() as web, callback_desk() as desk, cut_wire(f"http://127.0.0.1:{port}") as wire:
+            server = await running.server(port=port, url=wire.url)
+            running.keeper()
+            site = FailureSite(running, server, folder, web, desk, wire)
+            try:
+                yield site
+            finally:
+                await running.stop()
+                for group in site.groups:
+                    until(lambda group=group: _gone(group), "the end of a control group")  # type: ignore[misc]
