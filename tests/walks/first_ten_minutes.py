@@ -102,6 +102,10 @@ def judge(shown: str) -> None:
         "the flow did not come to its outputs"
     )
     assert "greet" in ran[ran.index("$ holdfast cases") :]
+    mended = shown[shown.index("$ CASE=") :]
+    assert "quux: all 5 seats are taken" in mended[mended.index("$ holdfast explain") : mended.index("$ RULE=")]
+    watched = mended[mended.index("$ holdfast watch") :]
+    assert len(re.findall(r"^[0-9a-f-]{36} completed$", watched, re.MULTILINE)) == 2, "a case was not mended"
 
 
 def main() -> None:
@@ -132,7 +136,7 @@ def main() -> None:
             assert dev.wait(30) == 0, (folder / "dev.log").read_text()
     ended = time.monotonic()
     sys.stdout.write(
-        f"first ten minutes: {ended - began:.0f} s from pip install to the story of a failed job "
+        f"first ten minutes: {ended - began:.0f} s from pip install to a mended flow "
         f"({installed - began:.0f} s of it to build and install)\n"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,11 +12,14 @@ from holdfast.apps.cli.columns import Column, table
 from holdfast.apps.cli.paging import newest
 from holdfast.apps.cli.queue import whoami
 from holdfast.apps.cli.session import Session
+from holdfast.apps.cli.verb import seconds
 
 if TYPE_CHECKING:
     from holdfast.client.answers import Incident
 
 WAITING = "held"
+LOOK_EVERY = 0.5
+"""Seconds between two looks of who waits."""
 
 
 def inbox(
@@ -28,6 +32,10 @@ def inbox(
     ] = WAITING,
     each: Annotated[bool, typer.Option("--each", help="One line an incident, not a group.")] = False,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many incidents.")] = 1000,
+    wait: Annotated[bool, typer.Option("--wait", help="First wait until there is something.")] = False,
+    timeout: Annotated[
+        float | None, typer.Option(parser=seconds, metavar="TIME", help="With --wait: exit code 7 after so long.")
+    ] = None,
 ) -> None:
     """List what waits for a person, grouped by cause and owner.
 
@@ -35,6 +43,8 @@ def inbox(
     """
     wanted: dict[str, Any] = {"state": state, "cause": cause, "owner": whoami(session) if me else owner}
     filters = {key: value for key, value in wanted.items() if value}
+    if wait:
+        _wait(session, filters, timeout)
     found, more = newest(lambda many, cursor: session.client.find_incidents(filters, limit=many, cursor=cursor), limit)
     if session.out.as_json:
         session.out.document({"incidents": found})
@@ -48,6 +58,16 @@ def inbox(
         session.out.say(f"These are the newest {len(found):,}; --cause, -u and --limit choose others.")
     else:
         session.out.say("holdfast explain JOB says why; holdfast retry JOB tries it again.")
+
+
+def _wait(session: Session, filters: dict[str, Any], timeout: float | None) -> None:
+    from holdfast.client import TimedOut
+
+    until = None if timeout is None else time.monotonic() + timeout
+    while not session.client.find_incidents(filters, limit=1).incidents:
+        if until is not None and time.monotonic() >= until:
+            raise TimedOut("still nothing waits for a person")
+        time.sleep(LOOK_EVERY)
 
 
 def _groups(session: Session, found: list[Incident]) -> list[str]:
