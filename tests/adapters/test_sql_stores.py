@@ -229,6 +229,22 @@ class TestPostgres:
         (result,) = await store.write([Change(job(priority=2), version)])
         assert isinstance(result, Written)
 
+    async def test_jobs_of_a_scatter_are_stored_like_any_others(self, store: SqlJobStore) -> None:
+        """They are sent in another way, with what they have in common sent once; one that differs changes the way, not what is stored."""
+        alike = [
+            job(f"job-{at}", index=at, parameters={"n": at}, tie=Tie("c", "w@1", "f", 0, at, 9)) for at in range(9)
+        ]
+        odd = [job(f"odd-{at}", index=at, owner="ann" if at else "bob", expected_runtime=at or None) for at in range(3)]
+        for some in (alike, odd):
+            results = await store.write([Change(one, None) for one in some])
+            assert all(isinstance(result, Written) for result in results)
+            found = await store.get([one.id for one in some])
+            assert [found[one.id].document for one in some] == some
+        page = await store.search(JobQuery(anyof={"case": ["c"]}, at_least={"index": 3}), sort="-index")
+        assert [one.document.index for one in page.jobs] == [8, 7, 6, 5, 4, 3]
+        results = await store.write([Change(one, None) for one in (alike[0], job("new", index=0))])
+        assert [isinstance(result, Written) for result in results] == [False, True]
+
     async def test_a_statement_that_fails_or_is_late_costs_at_most_its_connection(self, schema: str) -> None:
         store = SqlJobStore(servers.postgres(), schema=schema, connections=2, timeout=5)
         await store.open()

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from operator import itemgetter
 from typing import Any, Protocol
 
 import orjson
@@ -108,7 +109,9 @@ class Postgres:
             await connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {name}"))
 
     async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
-        return await self._run_alone(table, _create_one if len(rows) == 1 else _create_many, rows)
+        if len(rows) == 1:
+            return await self._run_alone(table, _create_one, rows)
+        return await self._run_alone(table, _create_alike if _alike(table, rows) else _create_many, rows)
 
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
         if not rewrites:
@@ -123,6 +126,8 @@ class Postgres:
     async def _run_alone(self, table: Table, wanted: Callable[[Table], Executable], rows: Sequence[Row]) -> set[str]:
         words, names = _spelt(wanted(table))
         values: Mapping[str, Any] = _values(table, rows[0]) if len(rows) == 1 else _arrays(table, rows)
+        if wanted is _create_alike:
+            values = {**_values(table, rows[0]), **_arrays(table, rows, only=TELLING)}
         return {found[0] for found in await self.direct.fetch(words, [values[name] for name in names])}
 
     async def close(self) -> None:
@@ -153,14 +158,18 @@ async def _run(connection: AsyncConnection, table: Table, statement: Executable,
     return set((await connection.execute(statement, _arrays(table, rows))).scalars())
 
 
-def _arrays(table: Table, rows: Sequence[Row]) -> dict[str, list[Any] | str]:
+def _arrays(table: Table, rows: Sequence[Row], only: frozenset[str] | None = None) -> dict[str, list[Any] | str]:
     """The values by column.
 
     Everyone takes the locks of rows in the order in which they are sent, that of their ids, so that no two wait for each
     other. If the planner should choose another order, a deadlock is an unknown outcome like any other.
     """
     columns = zip(*sorted(rows, key=_id), strict=True)
-    return {f"{place.name}s": _array(place, values) for place, values in zip(table.columns, columns, strict=True)}
+    return {
+        f"{place.name}s": _array(place, values)
+        for place, values in zip(table.columns, columns, strict=True)
+        if only is None or place.name in only
+    }
 
 
 @cache
@@ -235,6 +244,37 @@ def _create_one(table: Table) -> Executable:
     """A single row goes without arrays, which take the server longer to unpack than to store."""
     values = {place: _one_value(place) for place in table.columns}
     return postgresql.insert(table).values(values).on_conflict_do_nothing().returning(table.c.id)
+
+
+TELLING = frozenset({"id", "index", "rank", "slot", "document"})
+"""The columns in which the jobs of one scatter differ."""
+
+
+def _alike(table: Table, rows: Sequence[Row]) -> bool:
+    """Whether the rows are jobs that differ only as those of one scatter do."""
+    if not TELLING.issubset(table.columns.keys()):
+        return False
+    places = _common_places(table)
+    first = places(rows[0])
+    return all(places(row) == first for row in rows)
+
+
+@cache
+def _common_places(table: Table) -> Callable[[Row], tuple[Any, ...]]:
+    return itemgetter(*(place for place, column in enumerate(table.columns) if column.name not in TELLING))
+
+
+@cache
+def _create_alike(table: Table) -> Executable:
+    """What is the same for all rows is sent once: the server unpacks five arrays instead of all."""
+    differing = [place for place in table.columns if place.name in TELLING]
+    names = (column(place.name, _plain(place)) for place in differing)
+    sent = func.unnest(*map(_sent_array, differing)).table_valued(*names).render_derived(name="sent")
+    values = [_value(sent, place) if place.name in TELLING else _one_value(place) for place in table.columns]
+    rows = select(*values).select_from(sent)
+    return (
+        postgresql.insert(table).from_select(list(table.columns), rows).on_conflict_do_nothing().returning(table.c.id)
+    )
 
 
 @cache
