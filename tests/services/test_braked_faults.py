@@ -35,15 +35,15 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 async def test_in_a_storm_one_job_is_tried_and_the_others_are_one_group(desk: Desk) -> None:
     rule = await desk.add_rule(IS_MEMORY, MORE_MEMORY)
     handler = desk.handler()
-    handler.audit = KeepAudit(SqlAuditStore(desk.store.database), SystemClock(), RandomIds())
+    audit = handler.acting.audit = KeepAudit(SqlAuditStore(desk.store.database), SystemClock(), RandomIds())
     await handler.handle([(await desk.put(f"job-{number}", resources=NEEDS), OOM) for number in range(60)])
     states = [(await desk.now(f"job-{number}")).state for number in range(60)]
     assert (states.count(State.AVAILABLE), states.count(State.FAULTED)) == (1, 59)
     kept = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.WAITING})))).found
     assert len(kept) == 59
     (group,) = {one.standing.group for one in kept}
-    assert group.startswith("cause:memory@")
-    entries, _ = await handler.audit.read("lab")
+    assert group.startswith("cause:memory of ada@")
+    entries, _ = await audit.read("lab")
     (entry,) = entries
     assert entry.what == "rule.act"
     assert entry.by.endswith(f"#{rule}")

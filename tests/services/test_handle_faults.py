@@ -33,6 +33,8 @@ from holdfast.domain.rules.rule_set import Level, RuleSetId
 from holdfast.domain.rules.rule_tree import Conclusion
 from holdfast.ports.incident_store import IncidentQuery
 from holdfast.ports.job_store import Change, Record, Stored, Written
+from holdfast.services.act_on_faults import ActOnFaults
+from holdfast.services.count_chains import CountChains
 from holdfast.services.decide_faults import FRESH, DecideFaults
 from holdfast.services.edit_rules import Draft, Edited, EditRules
 from holdfast.services.handle_faults import HandleFaults
@@ -69,9 +71,9 @@ class Desk:
         mend = MendJobs(writer, SteerJobs(store, writer, clock, leave_fault), clock)
         exlets = RunExlet(self.incidents, store, None, flows, KeepGates(slips), mend, clock)
         brakes = LeaseBrakes(slips, KeepStorms(slips, store, clock), clock, RandomIds(), self.policy)
-        return HandleFaults(
-            store, self.incidents, writer, clock, PATTERNS.classifier, deciding, exlets=exlets, brakes=brakes
-        )
+        chains = CountChains(self.incidents, store)
+        acting = ActOnFaults(self.incidents, writer, clock, exlets=exlets, brakes=brakes, chains=chains)
+        return HandleFaults(store, self.incidents, clock, PATTERNS.classifier, deciding, acting)
 
     async def add_rule(self, condition: str, *steps: dict[str, object], active: bool = True) -> str:
         """A rule of the house; its condition is true of a job that has nothing, so that it may be written."""
@@ -190,7 +192,7 @@ async def test_a_decision_stands_whatever_would_be_decided_later(desk: Desk) -> 
         async def write(self, _wishes: object) -> object:
             raise Dead
 
-    dying.writer = NoWriter()  # type: ignore[assignment]
+    dying.acting.writer = NoWriter()  # type: ignore[assignment]
     with pytest.raises(Dead):
         await dying.handle([(stored, "")])
     changed = stored.document.having(retry=RetryPolicy(max_attempts=1))

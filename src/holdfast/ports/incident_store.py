@@ -44,6 +44,8 @@ class IncidentQuery:
     item: str | None = None
     job: str | None = None
     group: str | None = None
+    jobs: frozenset[str] = frozenset()
+    """They are about one of these jobs."""
     since: int | None = None
     """They happened at this time or later."""
     until: int | None = None
@@ -104,6 +106,14 @@ class IncidentStore(Protocol):
         ...
 
     async def get_decision(self, incident: str, n: int) -> Decision | None: ...
+
+    async def get_decisions(self, names: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Decision]:
+        """By the incident and the number; a missing one is left out."""
+        ...
+
+    async def decisions_of(self, incidents: Sequence[str]) -> Sequence[Decision]:
+        """All of up to `MAX_FOUND` incidents, by search, in no order."""
+        ...
 
     async def decisions(self, incident: str) -> Sequence[Decision]:
         """All of an incident, by search, in their order."""

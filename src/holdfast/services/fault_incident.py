@@ -18,6 +18,16 @@ LOG_KEPT = 8_000
 """Characters of the log that go into the incident; the evidence beside the attempt has more of it."""
 
 
+def fault_incident_id(document: JobDocument) -> str:
+    """The id of the incident that the last attempt of a faulted job is, whether it was recorded or not."""
+    tie, event = document.tie, _event(document)
+    case = tie.case if tie is not None else ""
+    item, _ = item_of(tie.work) if tie is not None else ("", 0)
+    return incident_id(
+        ExceptionType.ABORT, case=case, item=item, job=document.id, attempt=document.attempt, event=event
+    )
+
+
 def fault_incident(document: JobDocument, evidence: Evidence, finding: Finding, now: int) -> Incident:
     """The incident of a faulted job's last attempt: the same one, whoever makes it."""
     tie, event = document.tie, _event(document)
@@ -36,7 +46,7 @@ def fault_incident(document: JobDocument, evidence: Evidence, finding: Finding, 
     }
     kind = ExceptionType.ABORT
     return Incident(
-        id=incident_id(kind, case=case, item=item, job=document.id, attempt=document.attempt, event=event),
+        id=fault_incident_id(document),
         tenant=document.tenant,
         owner=document.owner,
         kind=kind,

@@ -19,7 +19,7 @@ from holdfast.domain.faults.storm import Group, Sign, StormPolicy, Storms, with_
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import NotFound, PortError, Transient
-from holdfast.ports.job_store import JobStore, Version, WriteResult, Written
+from holdfast.ports.job_store import JobStore, Version, Written
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
 
 KIND = "storms"
@@ -107,17 +107,18 @@ class KeepStorms:
         storms = storm.from_plain(stored.slip.body, self.policy) if stored is not None else Storms(self.policy)
         return storm.pass_time(storms, self.clock.now())
 
-    async def write(self, tenant: str, storms: Storms, version: Version | None) -> WriteResult:
-        slip = Slip(name_of(tenant), tenant, KIND, storm.as_plain(storms))
-        (result,) = await self.slips.put([(slip, version)])
-        return result
+    def slip(self, tenant: str, storms: Storms, stored: StoredSlip | None) -> tuple[Slip, Version | None]:
+        """The storms as they are to be written over what was read."""
+        version = stored.version if stored is not None else None
+        return Slip(name_of(tenant), tenant, KIND, storm.as_plain(storms)), version
 
     async def _change(self, tenant: str, change: Callable[[Storms], Storms]) -> Storms:
         name = name_of(tenant)
         for _ in range(TRIES):
             stored = (await self.slips.get([name])).get(name)
             after = change(self.read(stored))
-            if isinstance(await self.write(tenant, after, stored.version if stored else None), Written):
+            (result,) = await self.slips.put([self.slip(tenant, after, stored)])
+            if isinstance(result, Written):
                 return after
         raise Transient("the storms could not be written; ask again")
 

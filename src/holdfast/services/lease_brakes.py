@@ -1,7 +1,7 @@
 """Brakes for handlers: every act asks here first, and has its tokens from buckets that all handlers share.
 
-A bucket is a slip for each (tenant, limit). A handler leases a bunch of tokens by a version-checked write and spends them one by one, so that most acts
-write nothing. Tokens that are not spent within the lease come back by themselves; a handler that dies takes its lease with it for that time and no
+A bucket is a slip for each (tenant, limit). A handler leases what a batch of acts needs, and a bunch beside it, by one version-checked write of all
+buckets, and spends the bunch later, so that most single acts lease nothing. Tokens that are not spent within the lease come back by themselves; a handler that dies takes its lease with it for that time and no
 longer. A write without a clear answer is given up: if it took place, its tokens are lost for the time of the lease, never spent twice.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import cast
 
+from holdfast.domain.faults import storm
 from holdfast.domain.faults.brakes import (
     BrakePolicy,
     Brakes,
@@ -23,14 +24,13 @@ from holdfast.domain.faults.brakes import (
     Meter,
     Refused,
     Request,
-    bunch,
-    empty,
-    in_purse,
-    permit,
+    prices,
     put_in,
+    spend,
 )
-from holdfast.domain.faults.rate_limit import SECOND, Bucket, Empty, Lease, lease, settle, with_limit
-from holdfast.domain.faults.storm import Storms
+from holdfast.domain.faults.permit_batch import plan
+from holdfast.domain.faults.rate_limit import Bucket, Lease, settle, with_limit
+from holdfast.domain.faults.storm import Sign
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.errors import PortError, Transient
 from holdfast.ports.job_store import Version, Written
@@ -40,8 +40,6 @@ from holdfast.services.keep_storms import KeepStorms
 
 KIND = "brake"
 TRIES = 50
-BELIEVED = 5 * SECOND
-"""How long an empty bucket is believed to be empty: another handler may give tokens back before they are due."""
 LONGEST_NAME = 300
 
 
@@ -61,20 +59,22 @@ class LeaseBrakes:
     _purse: Mapping[BucketName, tuple[Coins, ...]] = field(default_factory=lambda: MappingProxyType({}))
     _leased: dict[str, float] = field(default_factory=dict)
     """When each lease was asked for, by this process's own time."""
-    _empty: dict[BucketName, tuple[int, Empty]] = field(default_factory=dict)
-    """Buckets that were found empty, and until when that is believed."""
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def permit(self, requests: Sequence[Request]) -> Sequence[Granted | Refused]:
+    async def permit(
+        self, requests: Sequence[Request], noticed: Sequence[tuple[str, Sign]] = ()
+    ) -> Sequence[Granted | Refused]:
         """Ask for acts; an answer each, in order. `Transient` if the store does not answer: then none may be done.
 
-        An act that is granted has used its tokens up, whether it is then done or not.
+        `noticed`: faults, each with its tenant, that are counted for storms by the same write, before anything is answered; each is given once. An act that
+        is granted has used its tokens up, whether it is then done or not. Everything is read at once and written at once.
         """
         answers: dict[int, Granted | Refused] = {}
         async with self._asking:
-            for tenant in dict.fromkeys(one.tenant for one in requests):
+            for tenant in dict.fromkeys([*(one.tenant for one in requests), *(tenant for tenant, _ in noticed)]):
                 places = [place for place, one in enumerate(requests) if one.tenant == tenant]
-                found = await self._permit(tenant, [requests[place] for place in places])
+                signs = [sign for whose, sign in noticed if whose == tenant]
+                found = await self._permit(tenant, [requests[place] for place in places], signs)
                 answers |= dict(zip(places, found, strict=True))
         out = [answers[place] for place in range(len(requests))]
         self.granted += sum(1 for one in out if isinstance(one, Granted))
@@ -99,78 +99,57 @@ class LeaseBrakes:
 
     # -- one tenant's acts -------------------------------------------------------------------------------------
 
-    async def _permit(self, tenant: str, requests: Sequence[Request]) -> Sequence[Granted | Refused]:
-        for _ in range(TRIES):
-            brakes, version = await self._read(tenant)
-            before = brakes.storms
-            out: list[Granted | Refused] = []
-            for request in requests:
-                answer = await self._ask(brakes, request)
-                brakes = answer.brakes if isinstance(answer, Granted) else replace(brakes, purse=self._purse)
-                # What one request has taken, the next cannot have; kept also when all is asked anew, which wastes and never doubles.
-                self._purse = brakes.purse
-                out.append(answer)
-            if brakes.storms is before or brakes.storms == before:
-                return out
-            if isinstance(await self.storms.write(tenant, brakes.storms, version), Written):
-                return out
-        raise Transient("the group of the storm could not be written; ask again")
+    async def _permit(
+        self, tenant: str, requests: Sequence[Request], signs: Sequence[Sign]
+    ) -> Sequence[Granted | Refused]:
+        names = dict.fromkeys(name for one in requests for name, _ in prices(one))
+        slips = {name: slip_of(name) for name in names}
+        group = keep_storms.name_of(tenant)
+        for tried in range(TRIES):
+            began = self.clock.monotonic()
+            found = await self.slips.get([*keep_stops.names(tenant), group, *slips.values()])
+            self._throw_away()
+            now = self.clock.now()
+            before = self.storms.read(found.get(group))
+            storms = storm.notice(before, signs, now) if signs else before
+            brakes = Brakes(self.policy, keep_stops.stops_in(found.values()), storms, self._purse)
+            buckets = {name: self._bucket(name, found.get(slip)) for name, slip in slips.items()}
+            planned = plan(brakes, buckets, requests, now, {name: self.ids.claim() for name in names})
+            wanted = [_slip(name, bucket, found.get(slips[name])) for name, (bucket, _) in planned.leases.items()]
+            if planned.storms != before:
+                wanted.append(self.storms.slip(tenant, planned.storms, found.get(group)))
+            if await self._write(wanted, planned.leases, now, began):
+                self._spend(planned.needs, now)
+                return planned.answers
+            await asyncio.sleep(0.001 * min(tried, 20))  # others lease from the same buckets
+        raise Transient("too many ask to act at once; ask again")
 
-    async def _read(self, tenant: str) -> tuple[Brakes, Version | None]:
-        """The stops and storms at this moment."""
-        name = keep_storms.name_of(tenant)
-        found = await self.slips.get([*keep_stops.names(tenant), name])
-        self._throw_away()
-        stored = found.get(name)
-        storms: Storms = self.storms.read(stored)
-        brakes = Brakes(self.policy, keep_stops.stops_in(found.values()), storms, self._purse)
-        return brakes, stored.version if stored is not None else None
+    async def _write(
+        self,
+        slips: Sequence[tuple[Slip, Version | None]],
+        leases: Mapping[BucketName, tuple[Bucket, Lease]],
+        now: int,
+        began: float,
+    ) -> bool:
+        """Write what was planned; True if all of it stands. What was leased is in the purse in any case."""
+        results = await self.slips.put(slips) if slips else ()
+        for (name, (_, leased)), result in zip(leases.items(), results, strict=False):
+            if isinstance(result, Written):
+                self.leases += 1
+                own = replace(leased, until=min(leased.until, now + self.policy.lasts))
+                self._leased[own.id] = began
+                self._purse = put_in(Brakes(purse=self._purse), name, own, now).purse
+        return all(isinstance(result, Written) for result in results)
 
-    async def _ask(self, brakes: Brakes, request: Request) -> Granted | Refused:
-        """Ask until there is an answer; tokens that lack are leased, as long as there are some."""
-        while True:
-            answer = permit(brakes, request, self.clock.now())
-            if isinstance(answer, Granted | Refused):
-                return answer
-            for name, tokens in answer.tokens:
-                found = await self._lease(name, tokens)
-                if isinstance(found, Empty):
-                    return empty(name, self.policy.limit(name.meter), found)
-            brakes = replace(brakes, purse=self._purse)
+    def _spend(self, needs: Mapping[BucketName, int], now: int) -> None:
+        spent = {name: spend(self._purse[name], tokens, now) for name, tokens in needs.items()}
+        self._purse = MappingProxyType({**self._purse, **spent})
 
     # -- buckets -----------------------------------------------------------------------------------------------
 
-    async def _lease(self, name: BucketName, tokens: int) -> Lease | Empty:
-        believed = self._empty.get(name)
-        now = self.clock.now()
-        if believed is not None and now < believed[0] and believed[1].free < tokens:
-            return believed[1]
-        slip = slip_of(name)
-        for tried in range(TRIES):
-            now, began = self.clock.now(), self.clock.monotonic()
-            stored = (await self.slips.get([slip])).get(slip)
-            bucket = with_limit(_bucket(stored), self.policy.limit(name.meter)) if stored else self._full(name)
-            least = tokens - in_purse(self._purse, name, now)
-            taken = lease(
-                bucket,
-                name=self.ids.claim(),
-                wanted=bunch(self.policy, name, least),
-                least=least,
-                now=now,
-                lasts=self.policy.lasts,
-            )
-            if isinstance(taken, Empty):
-                self._empty[name] = (min(taken.again, now + BELIEVED), taken)
-                return taken
-            if await self._put(name, taken[0], stored):
-                self.leases += 1
-                self._empty.pop(name, None)
-                own = replace(taken[1], until=min(taken[1].until, now + self.policy.lasts))
-                self._leased[own.id] = began
-                self._purse = put_in(Brakes(purse=self._purse), name, own, now).purse
-                return own
-            await asyncio.sleep(0.001 * min(tried, 20))  # others lease from it too
-        raise Transient(f"too many lease from {name} at once; ask again")
+    def _bucket(self, name: BucketName, stored: StoredSlip | None) -> Bucket:
+        limit = self.policy.limit(name.meter)
+        return with_limit(_bucket(stored), limit) if stored is not None else Bucket(limit)
 
     async def _settle(self, name: BucketName, coins: Iterable[Coins]) -> None:
         slip = slip_of(name)
@@ -182,17 +161,9 @@ class LeaseBrakes:
             for one in coins:
                 spent = one.lease.tokens - one.left
                 bucket = settle(bucket, name=one.lease.id, spent=spent, now=self.clock.now())
-            if await self._put(name, bucket, stored):
+            (result,) = await self.slips.put([_slip(name, bucket, stored)])
+            if isinstance(result, Written):
                 return
-
-    async def _put(self, name: BucketName, bucket: Bucket, stored: StoredSlip | None) -> bool:
-        body = {"name": list(name), **bucket.as_plain()}
-        slip = Slip(slip_of(name), name.tenant, KIND, body)
-        (result,) = await self.slips.put([(slip, stored.version if stored is not None else None)])
-        return isinstance(result, Written)
-
-    def _full(self, name: BucketName) -> Bucket:
-        return Bucket(self.policy.limit(name.meter))
 
     def _throw_away(self) -> None:
         """Forget leases that are over by this process's own time, whatever the clock on the wall says."""
@@ -210,6 +181,11 @@ def slip_of(name: BucketName) -> str:
     if len(text.encode()) <= LONGEST_NAME:
         return text
     return f"brake:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _slip(name: BucketName, bucket: Bucket, stored: StoredSlip | None) -> tuple[Slip, Version | None]:
+    body = {"name": list(name), **bucket.as_plain()}
+    return Slip(slip_of(name), name.tenant, KIND, body), stored.version if stored is not None else None
 
 
 def _bucket(stored: StoredSlip) -> Bucket:

@@ -5,7 +5,7 @@ The line that a step writes into the job's story bears the step's id. So a repea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
 
@@ -34,7 +34,7 @@ from holdfast.domain.jobs.resources import Resources
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Transient
 from holdfast.services.steer_jobs import SteerJobs
-from holdfast.services.write_checked import Missing, Settled, Unsettled, Wish, Writer
+from holdfast.services.write_checked import Answer, Missing, Settled, Unsettled, Wish, Writer
 
 RETRIES = "retry_ledger"
 """Where a job's document keeps the ledger of its retries."""
@@ -46,6 +46,19 @@ class Outcome(NamedTuple):
 
     done: bool
     detail: str = ""
+
+
+class Mending(NamedTuple):
+    """A step that is to be done to the job of an incident."""
+
+    incident: Incident
+    primitive: Primitive
+    step: str
+    release_of: str = ""
+
+    @property
+    def by(self) -> str:
+        return f"exlet:{self.step}"
 
 
 @dataclass(slots=True)
@@ -74,32 +87,48 @@ class MendJobs:
 
     async def mend(self, incident: Incident, primitive: Primitive, *, step: str, release_of: str = "") -> Outcome:
         """Carry a step out on the incident's job. `Transient`: the store did not say; the repeat is safe."""
-        by = f"exlet:{step}"
+        (outcome,) = await self.mend_all([Mending(incident, primitive, step, release_of)])
+        return outcome
+
+    async def mend_all(self, asked: Sequence[Mending]) -> Sequence[Outcome]:
+        """Carry steps out by one write, an outcome each. `Transient`: of some the store did not say; the repeat of all is safe."""
         now = self.clock.now()
-        before: list[JobDocument] = []
+        before: dict[str, JobDocument] = {}
+        answers = await self.writer.write([self._wish(one, now, before) for one in asked])
+        outcomes = [self._outcome(one, answer) for one, answer in zip(asked, answers, strict=True)]
+        for one, answer in zip(asked, answers, strict=True):
+            held = before.get(one.step)
+            lost = isinstance(answer, Settled) and answer.stored.document.claim is None
+            if lost and held is not None and held.claim is not None:
+                await self.steer.order(held, "cancel")
+        return outcomes
+
+    def _wish(self, one: Mending, now: int, before: dict[str, JobDocument]) -> Wish:
+        incident, by = one.incident, one.by
 
         def decide(document: JobDocument) -> JobDocument | Refused:
-            before[:] = [document]
+            before[one.step] = document
             if _bears(document, by):
                 return document
             if document.tenant != incident.tenant:
                 return Refused("there is no such job")
-            return self._decide(incident, primitive, document, step=step, by=by, now=now, release_of=release_of)
+            return self._decide(
+                incident, one.primitive, document, step=one.step, by=by, now=now, release_of=one.release_of
+            )
 
-        wish = Wish(incident.job, decide, lambda document: _bears(document, by))
-        (answer,) = await self.writer.write([wish])
+        return Wish(incident.job, decide, lambda document: _bears(document, by))
+
+    def _outcome(self, one: Mending, answer: Answer) -> Outcome:
         match answer:
             case Settled():
-                if before and before[0].claim is not None and answer.stored.document.claim is None:
-                    await self.steer.order(before[0], "cancel")
-                lines = (line.note for line in answer.stored.document.history if line.by == by)
+                lines = (line.note for line in answer.stored.document.history if line.by == one.by)
                 return Outcome(done=True, detail=next(lines, ""))
             case Refused(reason):
                 return Outcome(done=False, detail=reason)
             case Missing():
                 return Outcome(done=False, detail="there is no such job")
             case Unsettled(detail):
-                raise Transient(f"the store did not settle job {incident.job}: {detail}")
+                raise Transient(f"the store did not settle job {one.incident.job}: {detail}")
 
     def _decide(
         self,

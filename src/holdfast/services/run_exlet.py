@@ -131,7 +131,7 @@ class RunExlet:
         """Carry a step out, once; how it ended, also if that was long ago."""
 
         async def act(ask: Ask) -> Outcome:
-            return await self._perform(ask)
+            return await self.perform(ask)
 
         return await self._once(incident, n, step, act, release=release)
 
@@ -192,14 +192,14 @@ class RunExlet:
             return True
         climbed = [place for place, step in enumerate(steps) if step.action is Action.LADDER]
         found = await self.incidents.get_steps([step_record_id(incident, n, one, StepMark.OVER) for one in climbed])
-        return any(_end(one).detail.startswith(f"{Then.HOLD}:") for one in found.values())
+        return any(end_of(one).detail.startswith(f"{Then.HOLD}:") for one in found.values())
 
     async def _once(
         self, incident: str, n: int, step: int, act: Callable[[Ask], Awaitable[Outcome]], *, release: str = ""
     ) -> StepEnd:
         over = step_record_id(incident, n, step, StepMark.OVER)
         if (ended := (await self.incidents.get_steps([over])).get(over)) is not None:
-            return _end(ended)
+            return end_of(ended)
         ask = await self._begin(incident, n, step, release=release)
         try:
             outcome = await act(ask)
@@ -211,7 +211,7 @@ class RunExlet:
             incident, n, step, StepMark.OVER, ask.incident.tenant, self.clock.now(), ask.do.action.value, detail
         )
         (first,) = await self.incidents.add_steps([record])
-        return _end(record if first else (await self.incidents.get_steps([over]))[over])
+        return end_of(record if first else (await self.incidents.get_steps([over]))[over])
 
     async def _begin(self, incident: str, n: int, step: int, *, release: str = "") -> Ask:
         """Say that a step begins; as whoever was the first has said."""
@@ -231,7 +231,8 @@ class RunExlet:
 
     # -- what a step does --------------------------------------------------------------------------------------
 
-    async def _perform(self, ask: Ask) -> Outcome:
+    async def perform(self, ask: Ask) -> Outcome:
+        """Do what a step says; whoever calls this has written that it begins."""
         do, incident = ask.do, ask.incident
         if do.action in self.others:
             return await self.others[do.action](ask)
@@ -403,5 +404,6 @@ class RunExlet:
         return self.engine
 
 
-def _end(record: StepRecord) -> StepEnd:
+def end_of(record: StepRecord) -> StepEnd:
+    """How a step ended, by its document."""
     return StepEnd(StepState(str(record.detail["state"])), str(record.detail.get("detail", "")))

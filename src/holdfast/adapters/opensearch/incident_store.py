@@ -90,6 +90,16 @@ class OpenSearchIncidentStore:
         found = await self._get(Decision, [decision_id(incident, n)])
         return found[0] if found else None
 
+    async def get_decisions(self, names: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Decision]:
+        found = await self._get(Decision, [decision_id(*one) for one in names])
+        return {(one.incident, one.n): one for one in found}
+
+    async def decisions_of(self, incidents: Sequence[str]) -> Sequence[Decision]:
+        filters = [{"terms": {"incident": list(incidents)}}, {"term": {"kind": Decision.__name__}}]
+        body = {"query": {"bool": {"filter": filters}}, "size": MAX_PAGE, "track_total_hits": False}
+        answer = await self._cluster.search("papers", body)
+        return [from_document(Decision, hit["_source"]["body"]) for hit in answer["hits"]["hits"]]
+
     async def decisions(self, incident: str) -> Sequence[Decision]:
         return sorted(await self._of(Decision, incident), key=lambda one: one.n)
 
@@ -144,6 +154,8 @@ def _query(query: IncidentQuery) -> dict[str, Any]:
     filters: list[dict[str, Any]] = [{"term": {name: value}} for name, value in query.texts().items()]
     if query.states:
         filters.append({"terms": {"state": sorted(state.value for state in query.states)}})
+    if query.jobs:
+        filters.append({"terms": {"job": sorted(query.jobs)}})
     happened = {name: bound for name, bound in (("gte", query.since), ("lt", query.until)) if bound is not None}
     if happened:
         filters.append({"range": {"at": happened}})

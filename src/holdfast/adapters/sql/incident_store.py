@@ -111,6 +111,15 @@ class SqlIncidentStore:
         found = await self._get(Decision, [decision_id(incident, n)])
         return found[0] if found else None
 
+    async def get_decisions(self, names: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Decision]:
+        found = await self._get(Decision, [decision_id(*one) for one in names])
+        return {(one.incident, one.n): one for one in found}
+
+    async def decisions_of(self, incidents: Sequence[str]) -> Sequence[Decision]:
+        wanted = self.database.dialect.any_of(papers.c.incident, [escaped(one) for one in incidents])
+        found = await self._bodies(wanted & (papers.c.kind == Decision.__name__))
+        return [from_document(Decision, orjson.loads(body)) for (body,) in found]
+
     async def decisions(self, incident: str) -> Sequence[Decision]:
         return sorted(await self._of(Decision, incident), key=lambda one: one.n)
 
@@ -181,6 +190,8 @@ def _conditions(query: IncidentQuery) -> list[ColumnElement[bool]]:
     wanted: list[ColumnElement[bool]] = [standings.c[name] == escaped(value) for name, value in query.texts().items()]
     if query.states:
         wanted.append(standings.c.state.in_(sorted(state.value for state in query.states)))
+    if query.jobs:
+        wanted.append(standings.c.job.in_(sorted(escaped(one) for one in query.jobs)))
     if query.since is not None:
         wanted.append(standings.c.at >= query.since)
     if query.until is not None:

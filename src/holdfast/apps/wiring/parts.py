@@ -24,8 +24,10 @@ from holdfast.ports.job_store import JobStore
 from holdfast.ports.notify import Notify
 from holdfast.ports.pilot_store import PilotStore
 from holdfast.ports.slip_store import SlipStore
+from holdfast.services.act_on_faults import ActOnFaults
 from holdfast.services.act_on_incidents import ActOnIncidents
 from holdfast.services.answer_exceptions import AnswerExceptions
+from holdfast.services.count_chains import CountChains
 from holdfast.services.decide_faults import DecideFaults
 from holdfast.services.flow_ends import FlowEnds
 from holdfast.services.handle_faults import HandleFaults
@@ -116,16 +118,16 @@ def make_parts(settings: Settings) -> Parts:
     )
     brakes = LeaseBrakes(slips, storms, clock, ids, settings.brakes)
     rules = RuleCache(KeepRules(slips), CelConditions())
+    chains = CountChains(stores.incidents, store)
+    fault_acts = ActOnFaults(stores.incidents, writer, clock, engine=engine, brakes=brakes, audit=audit, chains=chains)
     faults = HandleFaults(
         store,
         stores.incidents,
-        writer,
         clock,
         Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
         DecideFaults(flows, rules, exlets, settings.free_tries),
-        engine=engine,
-        brakes=brakes,
-        audit=audit,
+        fault_acts,
+        stores.pilots,
         troubled=lambda text: log.warning("faults wait", detail=text),
     )
     acting = ActOnIncidents(stores.incidents, clock, engine=engine, brakes=brakes, audit=audit)
@@ -163,7 +165,7 @@ def make_parts(settings: Settings) -> Parts:
         engine=engine,
         relay=relay,
     )
-    faults.exlets = acting.exlets = run_exlet(parts, SteerJobs(store, writer, clock, leave_fault))
+    fault_acts.exlets = acting.exlets = run_exlet(parts, SteerJobs(store, writer, clock, leave_fault))
     return parts
 
 

@@ -143,7 +143,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An act that a rule or the ladder wants to do."""
+    """An act that a rule or the house wants to do."""
 
     tenant: str
     owner: str
@@ -155,11 +155,13 @@ class Request:
     action: str
     target: str = ""
     rule: str = ""
-    """Rule set and rule; empty: the house's ladder."""
+    """Rule set and rule; empty: the house's own retries."""
     rule_owner: str = ""
     """Empty: a rule of the domain or of a pack."""
     core_seconds: int = 0
     """What the act costs beyond what the job has cost already; see `core_seconds`."""
+    charged: bool = True
+    """Whether the owner's limits pay for it. Infrastructure is never theirs."""
     chain: Chain = Chain()
     also: tuple[tuple[str, str], ...] = ()
     """Further steps of the same exlet, each its action and target: one of them may need a second person too."""
@@ -217,36 +219,42 @@ class Lacking(NamedTuple):
     tokens: tuple[tuple[BucketName, int], ...]
 
 
+def passes(brakes: Brakes, request: Request, now: int) -> tuple[Storms, str] | Refused:
+    """Whether all but the rate limits let an act through; the storms after it, and the group whose canary let it."""
+    refused = _stopped(brakes, request, now) or _alone(brakes, request, now) or _looping(brakes, request)
+    return refused if refused is not None else _tried(brakes, request, now)
+
+
 def permit(brakes: Brakes, request: Request, now: int) -> Granted | Refused | Lacking:
     """Whether an act may be done now, and what it uses up."""
-    refused = _stopped(brakes, request, now) or _alone(brakes, request, now) or _looping(brakes, request)
-    if refused is not None:
-        return refused
-    tried = _tried(brakes, request, now)
-    if isinstance(tried, Refused):
-        return tried
-    storms, group = tried
+    passed = passes(brakes, request, now)
+    if isinstance(passed, Refused):
+        return passed
+    storms, group = passed
     wanted = prices(request)
     lacking = tuple((name, tokens) for name, tokens in wanted if in_purse(brakes.purse, name, now) < tokens)
     if lacking:
         return Lacking(lacking)
     purse = dict(brakes.purse)
     for name, tokens in wanted:
-        purse[name] = _spend(purse[name], tokens, now)
+        purse[name] = spend(purse[name], tokens, now)
     return Granted(replace(brakes, storms=storms, purse=MappingProxyType(purse)), wanted, group)
 
 
 def prices(request: Request) -> tuple[tuple[BucketName, int], ...]:
     """The tokens that an act costs, bucket by bucket."""
     tenant = request.tenant
-    wanted = [(BucketName(Meter.GLOBAL, EVERY_TENANT), 1), (BucketName(Meter.OWNER, tenant, request.owner), 1)]
+    wanted = [(BucketName(Meter.GLOBAL, EVERY_TENANT), 1)]
+    if request.charged:
+        wanted.append((BucketName(Meter.OWNER, tenant, request.owner), 1))
     if request.sign.site:
         wanted.append((BucketName(Meter.SITE, tenant, request.sign.site), 1))
     if request.rule:
         wanted.append((BucketName(Meter.RULE, tenant, request.rule), 1))
     if request.core_seconds > 0:
         wanted.append((BucketName(Meter.TENANT_HOURS, tenant), request.core_seconds))
-        wanted.append((BucketName(Meter.OWNER_HOURS, tenant, request.owner), request.core_seconds))
+        if request.charged:
+            wanted.append((BucketName(Meter.OWNER_HOURS, tenant, request.owner), request.core_seconds))
     return tuple(wanted)
 
 
@@ -297,7 +305,7 @@ def put_in(brakes: Brakes, name: BucketName, leased: Lease, now: int) -> Brakes:
     return replace(brakes, purse=purse)
 
 
-def _spend(coins: tuple[Coins, ...], tokens: int, now: int) -> tuple[Coins, ...]:
+def spend(coins: tuple[Coins, ...], tokens: int, now: int) -> tuple[Coins, ...]:
     """Take tokens from leases that hold, the one that ends first first."""
     out: list[Coins] = []
     for one in sorted(coins, key=lambda one: one.lease.until):

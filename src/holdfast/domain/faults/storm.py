@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from holdfast.domain.faults.canary import Canary
+from holdfast.domain.faults.ladder import INFRASTRUCTURE
 from holdfast.domain.faults.rate_limit import DAY, MINUTE
 
 SLICES = 10
@@ -34,6 +35,11 @@ class Sign(NamedTuple):
     cause: str
     site: str = ""
     host: str = ""
+
+
+def sign_of(cause: str, *, owner: str, site: str = "", host: str = "") -> Sign:
+    """The sign of a fault. What is somebody's own fault is alike only among theirs: one owner's storm must not hold another's jobs."""
+    return Sign(cause if cause in INFRASTRUCTURE or not owner else f"{cause} of {owner}", site, host)
 
 
 class Trait(StrEnum):

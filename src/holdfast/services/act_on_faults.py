@@ -1,0 +1,208 @@
+"""Acts on faults that were decided, many at once: what makes load asks the brakes first, and what they refuse is put off or held, never lost.
+
+The house's own retries ask as rules do. For a batch of faults in calm times that is one read of slips and one write, in which the faults are counted for storms as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.domain.exlets.exlet import actions_of, is_one_write
+from holdfast.domain.exlets.exlet_run import StepState
+from holdfast.domain.faults.audit import Note
+from holdfast.domain.faults.brakes import Chain
+from holdfast.domain.faults.brakes import Refused as Braked
+from holdfast.domain.faults.house_policy import NEVER, Course
+from holdfast.domain.faults.incident import CLOSED, IncidentState, Standing
+from holdfast.domain.jobs.lifecycle import Refused
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import Transient
+from holdfast.ports.exlet_engine import ExletEngine
+from holdfast.ports.incident_store import IncidentStore
+from holdfast.services.count_chains import CountChains
+from holdfast.services.fault_case import FaultCase
+from holdfast.services.keep_audit import KeepAudit
+from holdfast.services.lease_brakes import LeaseBrakes
+from holdfast.services.run_exlet import RunExlet
+from holdfast.services.run_single_steps import RunSingleSteps, Single
+from holdfast.services.write_checked import Settled, Writer
+
+AT_ONCE = 20
+"""Exlets of several steps that are begun at the same time."""
+_STATES = {
+    Course.RETRY: IncidentState.COMPLETE,
+    Course.HOLD: IncidentState.HELD,
+    Course.FAIL: IncidentState.FAILED,
+}
+
+
+async def _ownerless(_rule: str, _tenant: str) -> str:
+    return ""
+
+
+@dataclass(slots=True)
+class ActOnFaults:
+    """The service."""
+
+    incidents: IncidentStore
+    writer: Writer
+    clock: Clock
+    exlets: RunExlet | None = None
+    engine: ExletEngine | None = None
+    """Where exlets of several steps live; None: this domain runs no cases."""
+    brakes: LeaseBrakes | None = None
+    audit: KeepAudit | None = None
+    chains: CountChains | None = None
+    """Counts what rules did before; None: nothing is counted."""
+    rule_owner: Callable[[str, str], Awaitable[str]] = _ownerless
+    """Whose rule it is, by its name and tenant; empty: the house's or a pack's."""
+
+    async def act(self, cases: Sequence[FaultCase], *, new: Sequence[FaultCase] = ()) -> int:
+        """Do what was decided as far as the brakes allow; how many were dealt with. `new`: those that were never counted for storms."""
+        answers = await self._permit([one for one in cases if one.acts], new)
+        refused = [(one, said) for one in cases if isinstance(said := answers.get(one.id), Braked)]
+        free = [one for one in cases if not isinstance(answers.get(one.id), Braked)]
+        await self._put_off(refused)
+        settled = await self._answer([one for one in free if not one.by_rule])
+        await self._carry_out([one for one in free if one.by_rule])
+        return settled + len(refused) + sum(1 for one in free if one.by_rule)
+
+    # -- brakes ------------------------------------------------------------------------------------------------
+
+    async def _permit(self, cases: Sequence[FaultCase], new: Sequence[FaultCase]) -> Mapping[str, object]:
+        if self.brakes is None or not (cases or new):
+            return {}
+        chains: Mapping[str, Chain] = {}
+        if self.chains is not None:
+            chains = await self.chains.count([one for one in cases if one.by_rule], self.brakes.policy)
+        requests = []
+        for one in cases:
+            owner = await self.rule_owner(one.decision.by, one.standing.tenant) if one.by_rule else ""
+            requests.append(one.request(chains.get(one.id, Chain()), rule_owner=owner))
+        noticed = [(one.standing.tenant, one.sign) for one in new]
+        said = await self.brakes.permit(requests, noticed)
+        return {one.id: answer for one, answer in zip(cases, said, strict=True)}
+
+    async def _put_off(self, cases: Sequence[tuple[FaultCase, Braked | None]]) -> None:
+        """They are not done now: later by themselves, or when a person has looked. First where they stand, for people: one that is held must be seen."""
+        if not cases:
+            return
+        states = {
+            one.id: (
+                IncidentState.WAITING if said is not None and said.again is not None else IncidentState.HELD,
+                "this domain cannot carry it out" if said is None else said.words,
+                None if said is None else said.again,
+                "" if said is None else said.group,
+            )
+            for one, said in cases
+        }
+
+        def move(one: FaultCase, known: Standing, now: int) -> Standing:
+            state, words, due, group = states[one.id]
+            group = group or known.group
+            return known.moved(state, now=now, due=due, n=one.decision.n, note=words, group=group)
+
+        await self._move([one for one, _ in cases], move)
+        now = self.clock.now()
+        waits = [(one, NEVER if said is None or said.again is None else said.again) for one, said in cases]
+        await self.writer.write([one.parked(until, now) for one, until in waits])
+
+    # -- the house ---------------------------------------------------------------------------------------------
+
+    async def _answer(self, cases: Sequence[FaultCase]) -> int:
+        """What the house says, each one write on the job."""
+        if not cases:
+            return 0
+        now = self.clock.now()
+        answers = await self.writer.write([one.wish(now) for one in cases])
+        done = [one for one, answer in zip(cases, answers, strict=True) if isinstance(answer, Settled | Refused)]
+
+        def move(one: FaultCase, known: Standing, now: int) -> Standing:
+            answer = one.house
+            return known.moved(_STATES[answer.course], now=now, n=one.decision.n, note=answer.words)
+
+        # Only for people: what was lost of it costs nothing but a line in a list.
+        await self._move(done, move)
+        return len(done)
+
+    # -- rules -------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, cases: Sequence[FaultCase]) -> None:
+        """Carry out what rules concluded; each step takes place once, whoever repeats this."""
+        await self._write_down(cases)  # first the entry, then the act
+        single, several, none = list[FaultCase](), list[FaultCase](), list[FaultCase]()
+        for one in cases:
+            if self.exlets is not None and is_one_write(one.exlet, of_case=bool(one.standing.case)):
+                single.append(one)
+            else:
+                (none if self.exlets is None or self.engine is None else several).append(one)
+        await self._put_off([(one, None) for one in none])
+        await self._at_once(single)
+        for start in range(0, len(several), AT_ONCE):
+            await asyncio.gather(*(self._begin(one) for one in several[start : start + AT_ONCE]))
+        if several:
+            now = self.clock.now()
+            await self.writer.write([one.parked(NEVER, now) for one in several])
+
+    async def _write_down(self, cases: Sequence[FaultCase]) -> None:
+        if self.audit is None:
+            return
+        notes: dict[str, list[Note]] = {}
+        for one in cases:
+            known = one.standing
+            acts = {
+                "incident": one.id,
+                "n": one.decision.n,
+                "owner": known.owner,
+                "acts": list(actions_of(one.exlet.steps)),
+            }
+            why = str(one.decision.detail.get("words", ""))
+            notes.setdefault(known.tenant, []).append(Note(one.decision.by, "rule.act", known.job, why, acts))
+        for tenant, some in notes.items():
+            await self.audit.write(tenant, some)
+
+    async def _at_once(self, cases: Sequence[FaultCase]) -> None:
+        if not cases or self.exlets is None:
+            return
+        missing = [one.id for one in cases if one.incident is None]
+        read = await self.incidents.get_incidents(missing) if missing else {}
+        asked = []
+        for one in cases:
+            incident = one.incident or read.get(one.id)
+            if incident is None:
+                raise Transient("an incident could not be read back")
+            asked.append(Single(incident, one.decision.n, one.exlet))
+        ends = await RunSingleSteps(self.exlets).run(asked)
+        failed = [one for one, end in zip(cases, ends, strict=True) if end.state is not StepState.DONE]
+        if failed:
+            now = self.clock.now()
+            await self.writer.write([one.parked(NEVER, now) for one in failed])
+
+    async def _begin(self, one: FaultCase) -> None:
+        assert self.engine is not None  # noqa: S101 - the caller looked
+        words = ", ".join(actions_of(one.exlet.steps))
+
+        def move(one: FaultCase, known: Standing, now: int) -> Standing:
+            if known.state is IncidentState.HELD and known.n >= one.decision.n:
+                return known  # it has come to its end already, and was kept for a person
+            return known.moved(IncidentState.ACTING, now=now, n=one.decision.n, note=words)
+
+        # Noted first: an exlet that is quickly over says itself where the incident stands then.
+        await self._move([one], move)
+        await self.engine.start_exlet(one.id, one.decision.n, tenant=one.standing.tenant, owner=one.standing.owner)
+
+    async def _move(self, cases: Sequence[FaultCase], move: Callable[[FaultCase, Standing, int], Standing]) -> None:
+        if not cases:
+            return
+        stored, now = await self.incidents.get_standings([one.id for one in cases]), self.clock.now()
+        changes = []
+        for one in cases:
+            known = stored.get(one.id)
+            if known is not None and known.standing.state not in CLOSED:
+                moved = move(one, known.standing, now)
+                if moved is not known.standing:
+                    changes.append((moved, known.version))
+        if changes:
+            await self.incidents.put_standings(changes)
