@@ -123,6 +123,7 @@ bench-smoke:
     BENCH_SMOKE=1 just bench durable --shared --jobs 600 --bare 10 --rounds 1
     BENCH_SMOKE=1 just bench start_latency --shared --rounds 2
     BENCH_SMOKE=1 just bench executor --calls 200 --rounds 1
+    BENCH_SMOKE=1 just bench storm --shared --jobs 300 --watch 10
     BENCH_SMOKE=1 just bench rules --rules 1000 --decisions 200 --added 3
 
 # A new user's first ten minutes: the README's commands in a clean environment.

@@ -39,11 +39,21 @@ class Pilots:
     per_second: float
     """Ends a second of all pilots here together; 0: as fast as it goes."""
     session: aiohttp.ClientSession
+    failing: dict[str, Any] | None = None
+    """How every first attempt ends; None: well."""
+    together: int = 0
+    """So many claims are held before the first of them ends, all at once; 0: none waits for another."""
+    claimed: int = 0
+    again: int = 0
+    """Claims that were not for a first attempt."""
+    all_claimed: float = 0.0
+    """When the last of those that end at once was claimed."""
     ended: int = 0
     last: float = 0.0
     """When the last end was acknowledged, by the machine's monotonic clock."""
     superseded: int = 0
     _slot: float = 0.0
+    _gathered: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -56,7 +66,8 @@ class Pilots:
         while True:
             if self.ended != said:
                 said = self.ended
-                line = {"ended": self.ended, "last": self.last, "superseded": self.superseded}
+                line = {"ended": self.ended, "last": self.last, "superseded": self.superseded, "again": self.again}
+                line["all_claimed"] = self.all_claimed
                 sys.stdout.write(orjson.dumps(line).decode() + "\n")
                 sys.stdout.flush()
             await asyncio.sleep(SAY_EVERY)
@@ -72,9 +83,19 @@ class Pilots:
                 if not claims:
                     continue
                 one.claims = [claim["claim"] for claim in claims]
+                self.again += sum(claim["attempt"] > 1 for claim in claims)
+                await self._gather(len(claims))
                 await self._pace(len(claims))
                 await self._end(one, claims)
                 one.claims = []
+
+    async def _gather(self, many: int) -> None:
+        """Nobody ends before all have claimed."""
+        self.claimed += many
+        if self.claimed >= self.together:
+            self.all_claimed = self.all_claimed or time.monotonic()
+            self._gathered.set()
+        await self._gathered.wait()
 
     async def _pace(self, many: int) -> None:
         """Ends are spread evenly over time, whoever brings them."""
@@ -84,7 +105,11 @@ class Pilots:
             await asyncio.sleep(self._slot - now)
 
     async def _end(self, one: _Known, claims: list[dict[str, Any]]) -> None:
-        ends = [{name: claim[name] for name in ("job", "generation", "attempt", "claim")} | END for claim in claims]
+        named = ("job", "generation", "attempt", "claim")
+        ends = [
+            {name: claim[name] for name in named} | (self.failing if self.failing and claim["attempt"] == 1 else END)
+            for claim in claims
+        ]
         while ends:
             results = (await self._post(f"{one.base}/ends", one.token, {"ends": ends}, one))["results"]
             settled = {result["claim"] for result in results if result["result"] in SETTLED}
@@ -135,7 +160,7 @@ class _Known:
 class PilotProcess:
     """Simulated pilots in another process, and what they have said so far."""
 
-    def __init__(self, urls: list[str], enrol: str, many: int, per_second: float = 0.0) -> None:
+    def __init__(self, urls: list[str], enrol: str, many: int, per_second: float = 0.0, **more: object) -> None:
         words = [sys.executable, "-m", "bench.simulated_pilots"]
         self.process = subprocess.Popen(
             words,
@@ -145,12 +170,14 @@ class PilotProcess:
             preexec_fn=libc.die_with_parent,
         )
         assert self.process.stdin is not None
-        given = {"urls": urls, "enrol": enrol, "many": many, "per_second": per_second}
+        given = {"urls": urls, "enrol": enrol, "many": many, "per_second": per_second} | more
         self.process.stdin.write(orjson.dumps(given))
         self.process.stdin.close()
         self.ended = 0
         self.last = 0.0
         self.superseded = 0
+        self.again = 0
+        self.all_claimed = 0.0
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -158,6 +185,7 @@ class PilotProcess:
         for line in self.process.stdout:
             told = orjson.loads(line)
             self.ended, self.last, self.superseded = told["ended"], told["last"], told["superseded"]
+            self.again, self.all_claimed = told["again"], told["all_claimed"]
 
     def stop(self) -> None:
         self.process.kill()
