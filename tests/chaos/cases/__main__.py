@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import random
-import shutil
 import sys
-import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 
-from tests.chaos.cases.campaign import Campaign, Kill, Report, every, say
+from tests.chaos.cases.campaign import Campaign, Kill, Report, every
+from tests.chaos.cases.command_line import carry_out, names, parser, say
 from tests.chaos.cases.site import cases_site
 
 SMALL = (
@@ -58,28 +54,13 @@ async def run(arguments: argparse.Namespace, folder: Path) -> Report:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="chaos-cases", description=__doc__)
-    parser.add_argument("size", nargs="?", default="full", choices=["small", "full"])
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
-    parser.add_argument("--points", type=lambda text: text.split(","), default=[], help="parts of names, with commas")
-    parser.add_argument(
-        "--who", type=lambda text: text.split(","), default=[], help="only server, keeper, worker, temporal"
-    )
-    parser.add_argument("--rounds", type=int, default=1, help="kills at each point")
-    parser.add_argument("--list", action="store_true", help="only tell which points there are")
-    parser.add_argument("--store", default="postgresql", choices=["postgresql", "sqlite"])
-    parser.add_argument("--folder", type=Path, help="where logs and Temporal's data are kept; a new one unless given")
-    arguments = parser.parse_args()
-    folder: Path = arguments.folder or Path(tempfile.mkdtemp(prefix="holdfast-chaos-cases-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
-    report = asyncio.run(run(arguments, folder.resolve()))
-    for complaint in report.wrong:
-        say(f"WRONG: {complaint}")
-    if not report.wrong and arguments.folder is None:
-        shutil.rmtree(folder, ignore_errors=True)
-    sys.stdout.write(last_line(arguments.seed, report, time.monotonic() - began) + "\n")
-    return 1 if report.wrong else 0
+    made = parser("chaos-cases", __doc__)
+    made.add_argument("size", nargs="?", default="full", choices=["small", "full"])
+    made.add_argument("--points", type=names, default=[], help="parts of names, with commas")
+    made.add_argument("--who", type=names, default=[], help="only server, keeper, worker, temporal")
+    made.add_argument("--rounds", type=int, default=1, help="kills at each point")
+    made.add_argument("--list", action="store_true", help="only tell which points there are")
+    return carry_out(made, run, last_line)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from uuid import uuid4
 import httpx
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
+from tests.chaos.cases.command_line import say
 from tests.chaos.cases.end_state import EndState, Trial, look
 from tests.chaos.cases.fault_points import Order, give, passes, struck
 from tests.chaos.cases.flows import UNDONE, WELL
@@ -154,9 +154,3 @@ def every(found: Counter[str], seed: int, rounds: int, wanted: Sequence[str] = (
 
 def _drawn(chance: random.Random, often: int, rounds: int) -> Iterable[int]:
     return sorted(chance.sample(range(1, often + 1), min(often, rounds)))
-
-
-def say(text: str) -> None:
-    with suppress(BrokenPipeError):
-        sys.stderr.write(f"chaos-cases {time.strftime('%H:%M:%S')}  {text}\n")
-        sys.stderr.flush()

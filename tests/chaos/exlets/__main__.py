@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import random
-import shutil
 import sys
-import tempfile
-import time
-from contextlib import suppress
 from pathlib import Path
 
+from tests.chaos.cases.command_line import carry_out, names, parser, say
 from tests.chaos.cases.site import cases_site
 from tests.chaos.exlets.campaign import Campaign, Report, drawn, opened
 from tests.chaos.exlets.crowd import Crowd
 from tests.chaos.exlets.primitives import PRIMITIVES
-
-
-def say(text: str) -> None:
-    with suppress(BrokenPipeError):
-        sys.stderr.write(f"chaos-exlets {time.strftime('%H:%M:%S')}  {text}\n")
-        sys.stderr.flush()
 
 
 def last_line(seed: int, report: Report, seconds: float) -> str:
@@ -58,26 +48,13 @@ async def run(arguments: argparse.Namespace, folder: Path) -> Report:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="chaos-exlets", description=__doc__)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
-    parser.add_argument("--times", type=int, default=50, help="kills in each primitive")
-    parser.add_argument("--primitives", type=lambda text: text.split(","), default=[], help="names, with commas")
-    parser.add_argument(
+    made = parser("chaos-exlets", __doc__)
+    made.add_argument("--times", type=int, default=50, help="kills in each primitive")
+    made.add_argument("--primitives", type=names, default=[], help="names, with commas")
+    made.add_argument(
         "--together", type=int, default=0, help="carry so many exlets of each primitive out at once; 0: one by one"
     )
-    parser.add_argument("--store", default="postgresql", choices=["postgresql", "sqlite"])
-    parser.add_argument("--folder", type=Path, help="where logs and Temporal's data are kept; a new one unless given")
-    arguments = parser.parse_args()
-    folder: Path = arguments.folder or Path(tempfile.mkdtemp(prefix="holdfast-chaos-exlets-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
-    report = asyncio.run(run(arguments, folder.resolve()))
-    for complaint in report.wrong:
-        say(f"WRONG: {complaint}")
-    if not report.wrong and arguments.folder is None:
-        shutil.rmtree(folder, ignore_errors=True)
-    sys.stdout.write(last_line(arguments.seed, report, time.monotonic() - began) + "\n")
-    return 1 if report.wrong else 0
+    return carry_out(made, run, last_line)
 
 
 if __name__ == "__main__":
