@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 from platformdirs import user_cache_path, user_state_path
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from holdfast.apps.retry_settings import BudgetsTable, LadderTable, dispatcher_of, ladders_of
 from holdfast.domain.faults.brakes import CORE_HOUR, BrakePolicy
+from holdfast.domain.faults.dispatcher import Dispatcher
 from holdfast.domain.faults.exception_policy import ExceptionPolicy, HouseCourse
 from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.faults.ladder import Ladder
 from holdfast.domain.faults.rate_limit import DAY, MINUTE, Limit
 from holdfast.domain.faults.storm import StormPolicy
 from holdfast.ports.errors import Permanent
 
 _LISTS = frozenset({"callback_hosts", "flow_files", "free_tries", "outputs", "staging_hosts"})
 """Settings that are lists, written with commas."""
+_TABLES = frozenset({"ladders", "budgets", "unanswered"})
+"""Settings that are tables of the file; in the environment they are written as JSON."""
 
 
 class Settings(BaseModel):
@@ -59,6 +65,14 @@ class Settings(BaseModel):
     )
     """How many seconds to wait before each further try of a job that failed by trouble of the infrastructure (a node, the network, a transfer …); they are
     not taken from its own attempts. After them its own attempts count."""
+
+    ladders: dict[str, LadderTable] = Field(default_factory=dict)
+    """Ladders by name: `levels`, each with `wait` and `tries`, and `then`, which is `rollback`, `hold` or `fail`. `house` is the one that is meant where none is named."""
+    budgets: BudgetsTable = BudgetsTable()
+    """How many tries a job may have by ladders: `user`, `infrastructure`, and `causes` by cause."""
+    unanswered: dict[str, str] = Field(default_factory=dict)
+    """What is done about a fault for which no rule concludes, by cause, `*` for any other: `own` (the job's own retry policy, the default), `ladder` or
+    `ladder NAME`, `rollback`, `hold`, `fail`, or `dispatch`: what may pass goes to the ladder, what will not is rolled back."""
 
     temporal: str = ""
     """Where cases live: HOST:PORT of Temporal; empty: this domain runs jobs only."""
@@ -111,6 +125,20 @@ class Settings(BaseModel):
     """Acts of one rule on one job."""
     storm_faults: int = Field(default=50, ge=2)
     """Faults of one cause, site or host in five minutes that are a storm, if they are also five times what is usual."""
+
+    @model_validator(mode="after")
+    def _read_tables(self) -> Self:
+        dispatcher_of(self.unanswered, ladders_of(self.ladders))
+        return self
+
+    @property
+    def ladder_book(self) -> Mapping[str, Ladder]:
+        """Every ladder by its name, the house's included."""
+        return ladders_of(self.ladders)
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        return dispatcher_of(self.unanswered, self.ladder_book)
 
     @property
     def exceptions(self) -> ExceptionPolicy:
@@ -169,10 +197,22 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
             raise Permanent(f"the settings file {path} cannot be read: {error}") from error
     for name in Settings.model_fields:
         if (text := environment.get(f"HOLDFAST_{name.upper()}")) is not None:
-            values[name] = tuple(filter(None, text.split(","))) if name in _LISTS else text
+            values[name] = _read(name, text)
     values |= {name: value for name, value in flags.items() if value is not None}
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
         lines = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         raise Permanent(f"the settings are wrong: {lines}") from error
+
+
+def _read(name: str, text: str) -> object:
+    """A setting of the environment."""
+    if name in _LISTS:
+        return tuple(filter(None, text.split(",")))
+    if name not in _TABLES:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Permanent(f"HOLDFAST_{name.upper()} is no JSON: {error}") from error

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.domain.exlets.exlet import Exlet, Step
+from holdfast.domain.exlets.exlet_plain import exlet_as_plain
+from holdfast.domain.exlets.primitive import ClimbLadder, Rollback
 from holdfast.domain.faults.cause import Finding
+from holdfast.domain.faults.dispatcher import Dispatcher, Way, can_roll_back
 from holdfast.domain.faults.evidence import Evidence
 from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.faults.house_policy import FREE_TRIES, HouseAnswer, house_answer
+from holdfast.domain.faults.house_policy import FREE_TRIES, Course, HouseAnswer, house_answer, is_lost
 from holdfast.domain.faults.incident import Decision, Incident
 from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.domain.rules.condition import Verdict
@@ -34,6 +38,8 @@ class DecideFaults:
     exlets: KeepExlets | None = None
     """Those that rules conclude by their names."""
     free_tries: Sequence[int] = FREE_TRIES
+    dispatcher: Dispatcher = field(default_factory=Dispatcher)
+    """Where a fault goes for which no rule concludes."""
 
     async def get_ready(self) -> None:
         """Look at the rules, unless that was just done. `Transient` if the store does not answer: nobody decides by half of them."""
@@ -49,20 +55,33 @@ class DecideFaults:
         self, document: JobDocument, evidence: Evidence, finding: Finding, incident: Incident, now: int
     ) -> Decision:
         """The first decision on an incident."""
-        house = house_answer(document, finding, self.free_tries)
         if self.rules is None:
-            return _of_house(incident, house, now)
+            return self._of_house(document, finding, incident, now)
         flow, task = await self._flow(document), incident.item
         context = fault_context(document, finding, evidence, flow=flow, task=task, now=now)
         active, shadow = self.rules.decide(document.tenant, flow, ExceptionType.ABORT, task, context)
         seen = {"shadow": shadow_said(shadow)} if shadow is not None else {}
         if active.verdict is Verdict.FALSE:
-            return _of_house(incident, house, now, **seen)
+            return self._of_house(document, finding, incident, now, **seen)
         if self.exlets is None:
             exlet = concluded_in_place(active.conclusion, ExceptionType.ABORT)
         else:
             exlet = await self.exlets.concluded(document.tenant, active.conclusion, ExceptionType.ABORT)
         return decision_by_rule(incident, active, exlet, now, seen=seen)
+
+    def _of_house(self, document: JobDocument, finding: Finding, incident: Incident, now: int, **more: Any) -> Decision:
+        own = house_answer(document, finding, self.free_tries)
+        sent = self.dispatcher.send(finding)
+        way = sent.way
+        if way is Way.OWN or is_lost(document):
+            return _answered(incident, own, now, **more)
+        if way is Way.LADDER or (way is Way.ROLLBACK and can_roll_back(document)):
+            do = ClimbLadder(sent.ladder) if way is Way.LADDER else Rollback()
+            exlet = exlet_as_plain(Exlet("house", (Step(do),)))
+            detail = {"words": sent.words, **more}
+            return Decision(incident.id, 1, incident.tenant, now, EXLET, HOUSE, exlet=exlet, detail=detail)
+        course = Course.HOLD if way is Way.HOLD else Course.FAIL
+        return _answered(incident, HouseAnswer(course, sent.words), now, **more)
 
     async def _flow(self, document: JobDocument) -> str:
         """The name of the job's flow: rule sets are of all its versions."""
@@ -74,6 +93,6 @@ class DecideFaults:
             return ""
 
 
-def _of_house(incident: Incident, answer: HouseAnswer, now: int, **more: Any) -> Decision:
+def _answered(incident: Incident, answer: HouseAnswer, now: int, **more: Any) -> Decision:
     detail = {"words": answer.words, "wait": answer.wait, "charged": answer.charged} | more
     return Decision(incident.id, 1, incident.tenant, now, answer.course.value, HOUSE, detail=detail)

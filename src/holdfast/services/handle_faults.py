@@ -22,7 +22,7 @@ from holdfast.ports.incident_store import IncidentQuery, IncidentStore
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
 from holdfast.ports.pilot_store import PilotStore
 from holdfast.services.act_on_faults import ActOnFaults
-from holdfast.services.decide_faults import EXLET, DecideFaults
+from holdfast.services.decide_faults import EXLET, HOUSE, DecideFaults
 from holdfast.services.fault_case import FaultCase, pilot_of
 from holdfast.services.fault_incident import fault_incident, fault_incident_id, is_about
 
@@ -133,7 +133,8 @@ class HandleFaults:
             evidence = evidence_of(document, printed)
             finding = find_cause(document, evidence, classifier)
             decision = await self.deciding.decide(document, evidence, finding, incident, now)
-            if decision.verdict == EXLET:
+            # What the house says is no news: it has said so before, and a person was asked since.
+            if decision.verdict == EXLET and decision.by != HOUSE:
                 cases.append(FaultCase(document, standing, replace(decision, n=standing.n + 1), incident))
         if cases:
             self.handled += await self.acting.act(await self._at_sites(await self._agree(cases)))

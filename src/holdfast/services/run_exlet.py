@@ -36,6 +36,7 @@ from holdfast.domain.exlets.primitive import (
     worklets_of,
 )
 from holdfast.domain.exlets.worklet_data import filled
+from holdfast.domain.faults.dispatcher import can_roll_back
 from holdfast.domain.faults.incident import (
     CLOSED,
     OWN_ENGINE,
@@ -261,7 +262,9 @@ class RunExlet:
     async def _mend(self, ask: Ask, do: Primitive) -> Outcome:
         outcome = await self.jobs.mend(ask.incident, do, step=ask.id, release_of=ask.release)
         if do.action is Action.LADDER and outcome.detail.startswith(f"{Then.ROLLBACK}:") and ask.incident.case:
-            await self._verb(ask, VerbKind.FORCE_FAIL)
+            job = (await self.store.get([ask.incident.job])).get(ask.incident.job)
+            if job is None or can_roll_back(job.document):
+                await self._verb(ask, VerbKind.FORCE_FAIL)
         return outcome
 
     async def _one(self, ask: Ask, target: Target) -> Outcome:

@@ -110,7 +110,7 @@ def make_parts(settings: Settings) -> Parts:
         )
         writer.listeners.append(relay.notice)
     flows = KeepFlows(store, clock)
-    exlets = KeepExlets(slips, flows, clock)
+    exlets = KeepExlets(slips, flows, clock, settings.ladder_book)
     # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.
     audit = KeepAudit(stores.audit, clock, ids, lambda tenant, head: log.info("audit", tenant=tenant, **head._asdict()))
     storms = KeepStorms(
@@ -125,7 +125,7 @@ def make_parts(settings: Settings) -> Parts:
         stores.incidents,
         clock,
         Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
-        DecideFaults(flows, rules, exlets, settings.free_tries),
+        DecideFaults(flows, rules, exlets, settings.free_tries, settings.dispatcher),
         fault_acts,
         stores.pilots,
         troubled=lambda text: log.warning("faults wait", detail=text),
@@ -171,6 +171,7 @@ def make_parts(settings: Settings) -> Parts:
 
 def run_exlet(parts: Parts, steer: SteerJobs) -> RunExlet:
     """The service that carries exlets out, for any process."""
-    mend = MendJobs(parts.writer, steer, parts.clock)
+    settings = parts.settings
+    mend = MendJobs(parts.writer, steer, parts.clock, settings.ladder_book, settings.budgets.budgets)
     gates = KeepGates(parts.slips)
     return RunExlet(parts.incidents, parts.store, parts.engine, parts.flows, gates, mend, parts.clock)

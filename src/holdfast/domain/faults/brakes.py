@@ -336,6 +336,9 @@ def _alone(brakes: Brakes, request: Request, now: int) -> Refused | None:
 
 def _looping(brakes: Brakes, request: Request) -> Refused | None:
     policy, chain = brakes.policy, request.chain
+    if request.action == "ladder" and not request.also:
+        # A ladder counts its own tries, on the job's document, and comes to its end by itself.
+        chain = replace(chain, by_rule=0, on_job=0)
     if request.rule and chain.by_rule >= policy.max_by_rule:
         words = f"rule {request.rule} has acted {chain.by_rule} times on this job; {policy.max_by_rule} are allowed"
         return Refused(Brake.LOOP, words, None)

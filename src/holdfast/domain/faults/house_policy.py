@@ -45,7 +45,7 @@ class HouseAnswer:
 
 def house_answer(document: JobDocument, finding: Finding, free_tries: Sequence[int] = FREE_TRIES) -> HouseAnswer:
     """Pure: the same fault gives the same answer."""
-    if document.last is None or document.releases >= MAX_RELEASES:
+    if is_lost(document):
         return HouseAnswer(Course.HOLD, f"{document.releases} claims were lost; someone should look")
     ours = finding.cause in INFRASTRUCTURE and finding.confidence >= SURE
     if ours and document.releases < len(free_tries):
@@ -53,6 +53,11 @@ def house_answer(document: JobDocument, finding: Finding, free_tries: Sequence[i
         return HouseAnswer(Course.RETRY, said, free_tries[document.releases], charged=False)
     own = retry_policy(document)
     return HouseAnswer(_COURSES[own.event], own.words, own.wait)
+
+
+def is_lost(document: JobDocument) -> bool:
+    """Whether its claims are lost again and again: nobody knows what became of it, and a person is asked."""
+    return document.last is None or document.releases >= MAX_RELEASES
 
 
 def carried_out(document: JobDocument, answer: HouseAnswer, *, now: int, by: str) -> JobDocument:
