@@ -11,10 +11,11 @@ from holdfast.apps.server.answers import Out, Time, errors
 from holdfast.apps.server.case_routes import Version
 from holdfast.apps.server.desk import Operator, TheDesk, Viewer
 from holdfast.apps.server.job_routes import json_answer
-from holdfast.apps.server.models import Model
+from holdfast.apps.server.models import Id, Model
 from holdfast.apps.server.problems import Problem
 from holdfast.formats.job_public import time_text
 from holdfast.services.bind_worklets import Binding
+from holdfast.services.replace_worklets import ReplaceWorklets
 
 router = APIRouter(prefix="/v1", tags=["cases"])
 Place = Annotated[str, Path(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,99}$")]
@@ -32,6 +33,20 @@ class PlaceOut(Out):
     params: dict[str, Any]
     by: str
     at: Time
+
+
+class ChooseIn(Model):
+    id: Id | None = None
+    """The same in every repeat; one is made if it is left out."""
+
+
+class ChosenOut(Out):
+    replaced: bool
+    detail: str
+    """Why not, in words."""
+    flow: str
+    """What runs now."""
+    id: str
 
 
 class PlacesOut(Out):
@@ -54,6 +69,19 @@ async def bind_place(desk: TheDesk, who: Operator, place: Place, body: PlaceIn) 
     binding = Binding(place, body.flow, dict(body.params), who.subject, desk.services.parts.clock.now())
     await desk.services.worklets.bind(who.tenant, binding)
     return json_answer(_shown(binding))
+
+
+@router.post("/cases/{case}/items/{item}/choose", response_model=ChosenOut, responses=errors(404, 409, body=True))
+async def choose_again(desk: TheDesk, who: Operator, case: str, item: str, body: ChooseIn) -> Response:
+    """Choose anew for an item that is bound late and runs: the rules are asked first, and only if they choose another flow is what runs replaced."""
+    parts = desk.services.parts
+    if parts.engine is None:
+        raise Problem(503, "this domain runs no cases: HOLDFAST_TEMPORAL is not set")
+    await desk.note(who, "item.choose", case, item=item)
+    replacing = ReplaceWorklets(parts.engine, parts.flows, desk.services.worklets)
+    order = body.id or parts.ids.claim()
+    done = await replacing.replace(who.tenant, case, item, order=order, at=parts.clock.now(), by=who.subject)
+    return json_answer({"replaced": done.done, "detail": done.detail, "flow": done.flow, "id": order})
 
 
 @router.delete("/places/{place}", response_model=PlaceOut, responses=errors(404))

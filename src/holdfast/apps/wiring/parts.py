@@ -27,6 +27,7 @@ from holdfast.ports.slip_store import SlipStore
 from holdfast.services.act_on_faults import ActOnFaults
 from holdfast.services.act_on_incidents import ActOnIncidents
 from holdfast.services.answer_exceptions import AnswerExceptions
+from holdfast.services.choose_worklets import ChooseWorklets
 from holdfast.services.count_chains import CountChains
 from holdfast.services.decide_faults import DecideFaults
 from holdfast.services.flow_ends import FlowEnds
@@ -175,3 +176,10 @@ def run_exlet(parts: Parts, steer: SteerJobs) -> RunExlet:
     mend = MendJobs(parts.writer, steer, parts.clock, settings.ladder_book, settings.budgets.budgets)
     gates = KeepGates(parts.slips)
     return RunExlet(parts.incidents, parts.store, parts.engine, parts.flows, gates, mend, parts.clock)
+
+
+def choose_worklets(parts: Parts) -> ChooseWorklets | None:
+    """Who chooses for tasks that are bound late; None: this domain runs no cases."""
+    if parts.engine is None:
+        return None
+    return ChooseWorklets(parts.exceptions.rules, parts.exlets, parts.flows, parts.engine)

@@ -13,7 +13,7 @@ from holdfast.adapters.cel.conditions import CelConditions
 from holdfast.adapters.cel.sandbox import CelSandbox
 from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.adapters.system.results import SharedResults
-from holdfast.apps.wiring.parts import Parts
+from holdfast.apps.wiring.parts import Parts, choose_worklets
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.services.bind_worklets import BindWorklets
 from holdfast.services.claim_jobs import ClaimJobs
@@ -75,7 +75,7 @@ class ServerParts:
         self.outputs = ReadOutputs(writer)
         self.sessions = OpenSessions(parts.slips, clock, parts.ids, parts.identity)
         self.case_outputs = FindOutputs(store, SharedResults(parts.settings.outputs))
-        self.worklets = BindWorklets(parts.slips, parts.flows)
+        self.worklets = BindWorklets(parts.slips, parts.flows, choose_worklets(parts))
         self.gates = KeepGates(parts.slips, changed=self.claims.windows.look_anew)
         self.claims.windows.gated = self.gates.gated
         self.conditions, self.trying = CelConditions(), CelSandbox()

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from holdfast.adapters.system.file_lists import SharedFiles
-from holdfast.apps.wiring.parts import Parts, run_exlet
+from holdfast.apps.wiring.parts import Parts, choose_worklets, run_exlet
 from holdfast.apps.wiring.server import ServerParts
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.ports.errors import Permanent, Transient
@@ -38,7 +38,7 @@ class WorkerParts:
         settings = parts.settings
         shared = SharedFiles(settings.flow_files, hidden=(settings.state,))
         self.listings = KeepListings(parts.store, parts.clock, shared, every=settings.watch_every)
-        self.worklets = BindWorklets(parts.slips, parts.flows)
+        self.worklets = BindWorklets(parts.slips, parts.flows, choose_worklets(parts))
         outputs = FindOutputs(parts.store, parts.relay.ends.results)
         self.jobs = SubmitFlowJobs(
             parts.store,
