@@ -187,6 +187,7 @@ async def test_selection_and_exceptions_work_in_one_case(site: CaseSite, house: 
         site, await incident_of(site, case, "inspect"), steer("suspend", Target.CASE), steer("continue", Target.CASE)
     )
     site.hold_back = lambda _claim: False
+    site.fate = lambda _claim: GOOD
     await site.let_go()
     assert (await site.result(case))["outputs"] == {"seen": "quick 5 1"}
     found = (await house.operator.get("/v1/incidents", params={"case": running})).json()["incidents"]
