@@ -48,6 +48,36 @@ class TestOneDocument:
         assert isinstance(result, Conflicted)
         assert await read(stores.jobs) == Stored(job(), version)
 
+    async def test_a_job_may_be_created_with_its_first_claim_and_only_one_creator_gets_it(
+        self, stores: Stores, another: OpenAnother
+    ) -> None:
+        others = [stores, *[await another() for _ in range(2)]]
+        wanted = [claimed(job(), f"claim-{number}") for number in range(len(others))] + [job()]
+        writing = (
+            one.jobs.write([Change(document, None)]) for one, document in zip([*others, stores], wanted, strict=True)
+        )
+        results = [result for (result,) in await asyncio.gather(*writing)]
+        (winner,) = [number for number, result in enumerate(results) if isinstance(result, Written)]
+        stored = await read(stores.jobs)
+        assert stored.document == wanted[winner]
+        assert [line.event for line in stored.document.history] == [line.event for line in wanted[winner].history]
+        await stores.jobs.refresh()
+        running = JobQuery(states=frozenset({State.RUNNING}))
+        found = await stores.jobs.search(running, limit=10)
+        assert [one.document for one in found.jobs] == [one for one in wanted[winner : winner + 1] if one.claim]
+
+    async def test_a_first_claim_ends_like_any_other(self, stores: Stores) -> None:
+        first = claimed(job(), "c1")
+        (version,) = await create(stores.jobs, first)
+        await stores.jobs.refresh()
+        held = JobQuery(states=frozenset({State.RUNNING}), anyof={"pilot": ["pilot of c1"]})
+        assert [one.document.id for one in (await stores.jobs.search(held)).jobs] == ["job-1"]
+        verdict = end(first, ending(first), now=NOW, by="pilot of c1")
+        assert isinstance(verdict, Applied)
+        (result,) = await stores.jobs.write([Change(verdict.document, version)])
+        assert isinstance(result, Written)
+        assert (await read(stores.jobs)).document.state is State.COMPLETED
+
     async def test_a_rewrite_needs_the_version_that_stands(self, stores: Stores) -> None:
         (first,) = await create(stores.jobs, job())
         (second,) = await stores.jobs.write([Change(job(priority=1), first)])

@@ -16,6 +16,8 @@ from tests.server.running import Domain, RunningServer, until
 from tests.server.scripted_pilot import PLENTY, ScriptedPilot
 from tests.server.store_room import far
 
+from holdfast.domain.jobs.resources import Resources
+
 REFRESH = 1.0
 """Seconds after which a search shows what was written."""
 
@@ -50,6 +52,30 @@ async def test_a_claim_says_all_that_a_pilot_needs(server: RunningServer, tenant
         pilot.name,
         "node1",
     )
+
+
+async def test_a_job_for_which_a_pilot_waits_comes_to_be_claimed(own_domain: Domain, tenant: str) -> None:
+    """One write, and for whoever looks it was queued and then claimed. The watchers of jobs hear of both at once."""
+    async with own_domain.server() as server:
+        ada = server.person("submitter", tenant=tenant)
+        pilot = await ScriptedPilot.register(server, tenant)
+        asking = asyncio.create_task(pilot.claim_one(wait=30))
+
+        async def looked() -> bool:
+            return server.services.claims.windows.has_none_for(tenant, Resources(cpus=1))
+
+        await _asked(server)
+        await until(looked, "the server to know that nothing is queued")
+        before = server.services.parts.writer.tally.written
+        job = await submit_one(ada, command=["echo", "a specification of its own"])
+        claim = await asking
+        assert (claim["job"], claim["attempt"]) == (job, 1)
+        assert claim["specification"]["command"] == ["echo", "a specification of its own"]
+        assert server.services.claims.tally.first == 1
+        assert server.services.parts.writer.tally.written == before, "no write but the creating one"
+        assert [line["event"] for line in await story(ada, job)] == ["create", "claim"]
+        await pilot.end(claim)
+        assert (await read(ada, job))["state"] == "completed"
 
 
 async def test_a_waiting_pilot_gets_a_new_job_at_once(own_domain: Domain, tenant: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -46,9 +46,17 @@ class Desk:
         if missing:
             self._specifications.update(await self.services.parts.store.get_specifications(missing))
         found = {name: self._specifications[name] for name in ids if name in self._specifications}
+        self._forget()
+        return found
+
+    def know(self, specifications: Iterable[Specification]) -> None:
+        """These are about to be stored: whoever claims their jobs at once need not read them back."""
+        self._specifications.update((one.id, one) for one in specifications)
+        self._forget()
+
+    def _forget(self) -> None:
         while len(self._specifications) > SPECIFICATIONS:
             self._specifications.popitem(last=False)
-        return found
 
     async def job(self, job: str, who: Principal) -> Stored:
         """A job of the caller's tenant; any other does not exist."""

@@ -59,6 +59,7 @@ async def submit(
     parts = desk.services.parts
     asked = submissions_from(body, who, parts.notify, parts.staging)
     await check_producers(asked, parts.store)
+    desk.know(one.specification for one in asked)
     accepted = await desk.services.submit.submit(asked, by=who.subject, key=idempotency_key or None)
     return json_answer({"jobs": [{"id": one.id, "created": one.created} for one in accepted]}, 201)
 
