@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from holdfast.domain.faults.evidence import Evidence, plain_word, shortened
+from holdfast.domain.faults.line_prefix import behind_prefix
 from holdfast.domain.faults.quoted_lines import quoted_lines
 from holdfast.domain.faults.regex_shape import shape_of
 from holdfast.domain.faults.regex_texts import Way
@@ -32,7 +33,13 @@ class Search:
 
     def finds(self, line: str, lowered: str) -> bool:
         compiled, ignores_case = _compiled(self.expression)
-        return compiled.search(lowered if ignores_case else line) is not None
+        text = lowered if ignores_case else line
+        if compiled.search(text) is not None:
+            return True
+        if "^" not in self.expression:
+            return False
+        begins = behind_prefix(lowered)
+        return begins > 0 and compiled.search(text[begins:]) is not None
 
 
 @cache
