@@ -125,6 +125,7 @@ bench-smoke:
     BENCH_SMOKE=1 just bench executor --calls 200 --rounds 1
     BENCH_SMOKE=1 just bench storm --shared --jobs 300 --watch 10
     BENCH_SMOKE=1 just bench rules --rules 1000 --decisions 200 --added 3
+    BENCH_SMOKE=1 just bench replay --incidents 1000 --store sqlite
 
 # A new user's first ten minutes: the README's commands in a clean environment.
 quickstart:

@@ -30,7 +30,17 @@ EDITED = {
     "version": 4,
     "rule": RULE["id"],
     "overturned": [{"cornerstone": "i0", "rule": "r", "before": "rule r", "after": "rule s"}],
+    "replayed": None,
 }
+REPLAYED: dict[str, Any] = {
+    "rule_set": "domain/house", "version": 3, "all": True, "drafts": [], "incidents": 1200, "same": 1000, "differs": 200, "by_rule": 210,
+    "wrong": 0, "wrong_by": {}, "proof": {}, "came": {"mended": 1200}, "errors": 0, "core_hours_saved": 12.5, "core_hours_spent": 1.0,
+    "peak_hour": 17, "put_off": 0, "first": "2026-05-01T10:00:00Z", "last": "2026-05-02T10:00:00Z", "rules": [], "more_groups": 0,
+    "groups": [
+        {"by": "domain/house#0f1e", "cause": "memory", "then": "fail", "now": "retry-changed", "count": 200, "wrong": 0, "came": {"given-up": 200}, "examples": ["i1"]}
+    ],
+    "examples": [], "messages": [],
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -58,13 +68,22 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
             case ("GET", ["domain", "house", "versions"]):
                 return 200, {
                     "versions": [
-                        {"number": 3, "by": "ann", "at": "2026-05-01T10:00:00Z", "note": "added", "changes": 2}
+                        {
+                            "number": 3,
+                            "by": "ann",
+                            "at": "2026-05-01T10:00:00Z",
+                            "note": "added",
+                            "changes": 2,
+                            "replayed": None,
+                        }
                     ]
                 }
             case ("GET", ["domain", "house", "diff"]):
                 return 200, {
                     "changes": [{"change": "added", "type": "abort", "task": "*", "rule": RULE["id"], "after": RULE}]
                 }
+            case ("POST", ["domain", "house", "replay"]):
+                return 200, REPLAYED
             case ("POST" | "DELETE", ["domain", "house", *_]):
                 return 200, EDITED
         return FakeApi.answer(api, request)
@@ -198,9 +217,39 @@ def test_rules_are_steered(
     assert (asked[-1].body or None) == body
 
 
+def test_a_replay_is_told_in_words(
+    holdfast: Shell, asked: list[Request], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "draft.yaml"
+    file.write_text("type: abort\ncondition: cause == 'memory'\nconclusion: {exlet: grow}\ncornerstone: i1\n")
+    ended = holdfast("rules", "replay", "domain/house", "--since", "30d", "--with", str(file))
+    assert ended.code == 0, ended.err
+    for words in ("1,200 incidents", "another 200", "saved 12.5", "no wrong verdicts", "200 not tried again, failed"):
+        assert words in ended.out
+    body = asked[-1].body
+    assert body is not None
+    assert body["rules"][0]["conclusion"] == {"exlet": "grow"}
+    assert body["since"].endswith("Z")
+    told = json.loads(holdfast("rules", "replay", "--json").out)
+    assert told["incidents"] == 1200
+    monkeypatch.setitem(REPLAYED, "wrong", 2)
+    monkeypatch.setitem(REPLAYED, "wrong_by", {"stops": 2})
+    ended = holdfast("rules", "replay", "--acting")
+    assert (ended.code, asked[-1].body) == (1, {"acting": True, "show": 10})
+    assert "2 would stop a job that a further try mended" in ended.out
+
+
+def test_to_promote_against_the_replay_wants_a_reason(holdfast: Shell, asked: list[Request]) -> None:
+    assert holdfast("rules", "promote", "domain/house", "0f1e", "--yes").code == 2
+    ended = holdfast("rules", "promote", "domain/house", "0f1e", "--yes", "--because", "sick nodes")
+    assert ended.code == 0, ended.err
+    assert asked[-1].body == {"state": "active", "confirmed": True, "reason": "sick nodes"}
+
+
 @pytest.mark.parametrize(
     "words",
     [
+        ["replay", "domain/house", "--since", "sometime"],
         ["cook"],
         ["show", "house"],
         ["add"],

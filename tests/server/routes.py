@@ -47,6 +47,8 @@ async def _check(answer: httpx.Response, route: APIRoute) -> None:
     if answer.status_code != good:
         assert answer.status_code in route.responses, f"{said}, which its description does not have"
         assert answer.headers["content-type"] == "application/problem+json", said
+    elif answer.headers["content-type"].startswith("text/event-stream") and route.response_model is not None:
+        assert "text/event-stream" in route.responses.get(good, {}).get("content", {}), said
     elif route.response_model is not None:
         assert issubclass(route.response_model, BaseModel)
         assert answer.headers["content-type"] == "application/json", said

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import httpx
+import orjson
 
 from holdfast.client import calls, case_calls, exlet_calls, incident_calls, rule_calls
 from holdfast.client.answers import (
@@ -35,6 +36,8 @@ from holdfast.client.event_stream import EventReader, StreamEvent
 from holdfast.client.trial import Again, Patience, Settle, Trial, problem
 
 T = TypeVar("T")
+HowFar = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
 
 
 class HoldfastClient:
@@ -265,8 +268,25 @@ class HoldfastClient:
         """Add a rule for its cornerstone, as a shadow; see `rule_calls.add_rule`."""
         return self.send(rule_calls.add_rule(rule_set, draft))
 
-    def set_rule_state(self, rule_set: str, rule: str, state: str) -> Json:
-        return self.send(rule_calls.set_rule_state(rule_set, rule, state))
+    def set_rule_state(
+        self,
+        rule_set: str,
+        rule: str,
+        state: str,
+        *,
+        confirmed: bool = False,
+        reason: str = "",
+        progress: HowFar = lambda _done, _of: None,
+    ) -> Json:
+        """To `active` or `shadow`. Before a rule acts it is replayed; `Conflict` where that speaks against it and it is not `confirmed` with a reason."""
+        call = rule_calls.set_rule_state(rule_set, rule, state, confirmed=confirmed, reason=reason)
+        return self.watch(call, progress)
+
+    def replay_rules(
+        self, rule_set: str, question: Mapping[str, object], *, progress: HowFar = lambda _done, _of: None
+    ) -> Json:
+        """What the rules would have decided on recorded incidents; see `rule_calls.replay_rules`. Nothing is done."""
+        return self.watch(rule_calls.replay_rules(rule_set, question), progress)
 
     def remove_rule(self, rule_set: str, rule: str, *, confirmed: bool = False) -> Json:
         return self.send(rule_calls.remove_rule(rule_set, rule, confirmed=confirmed))
@@ -293,6 +313,34 @@ class HoldfastClient:
     def put_exlet(self, name: str, text: str, *, type_: str | None = None) -> Json:
         """Keep an exlet under its name, for rules to conclude."""
         return self.send(exlet_calls.put_exlet(name, text, type_=type_))
+
+    def watch(self, call: Call[Json], progress: HowFar) -> Json:
+        """Send a call that may take minutes, and be told how far it is. Not repeated when it breaks off."""
+        request = self._request(call, Accept="text/event-stream, application/json")
+        reader = EventReader()
+        try:
+            answer = self._http.send(request, stream=True)
+            try:
+                if not answer.is_success:
+                    answer.read()
+                    raise problem(answer)
+                if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                    answer.read()
+                    return call.read(answer)
+                for one in (one for piece in answer.iter_bytes() for one in reader.feed(piece)):
+                    told = orjson.loads(one.data or b"{}")
+                    if one.name == "progress":
+                        progress(told["incidents"], told["of"])
+                    elif one.name == "problem":
+                        raise problem(httpx.Response(told["status"], content=one.data, request=request))
+                    elif one.name == "answer":
+                        return dict(told)
+            finally:
+                answer.close()
+        except httpx.TransportError as error:
+            self._servers.next()
+            raise Unavailable(f"the answer broke off: {error or type(error).__name__}", outcome_unknown=True) from error
+        raise Unavailable("the server stopped before it was done", outcome_unknown=True)
 
     @contextmanager
     def stream(

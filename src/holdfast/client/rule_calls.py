@@ -41,9 +41,15 @@ def add_rule(name: str, draft: Mapping[str, Any]) -> Call[Json]:
     return _post(_place(name), draft)
 
 
-def set_rule_state(name: str, one: str, state: str) -> Call[Json]:
-    """`active` or `shadow`."""
-    return _post(_place(name, "rules", one, "state"), {"state": state})
+def set_rule_state(name: str, one: str, state: str, *, confirmed: bool = False, reason: str = "") -> Call[Json]:
+    """`active` or `shadow`. `confirmed`, with a reason: although the replay speaks against it."""
+    more = {"confirmed": True, "reason": reason} if confirmed else {}
+    return _post(_place(name, "rules", one, "state"), {"state": state, **more})
+
+
+def replay_rules(name: str, question: Mapping[str, Any]) -> Call[Json]:
+    """What the rules would have decided on recorded incidents: `since`, `until`, `version`, `acting`, `promoted`, `rules`, `most`, `show`."""
+    return _post(_place(name, "replay"), question)
 
 
 def remove_rule(name: str, one: str, *, confirmed: bool = False) -> Call[Json]:

@@ -79,7 +79,7 @@ def version_as_plain(version: Version) -> Plain:
         "at": version.at,
         "note": version.note,
         "changes": [change_as_plain(change) for change in version.changes],
-    }
+    } | ({"replayed": dict(version.replayed)} if version.replayed is not None else {})
 
 
 def version_from_plain(plain: Mapping[str, Any]) -> Version:
@@ -91,6 +91,7 @@ def version_from_plain(plain: Mapping[str, Any]) -> Version:
         plain["by"],
         plain["at"],
         plain.get("note", ""),
+        plain.get("replayed"),
     )
 
 

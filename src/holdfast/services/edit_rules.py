@@ -170,12 +170,24 @@ class EditRules:
         return replace(done, rule=rule.id) if isinstance(done, Edited) else done
 
     async def promote(
-        self, rule_set: RuleSetId, rule: str, *, by: str, to: RuleState = RuleState.ACTIVE
+        self,
+        rule_set: RuleSetId,
+        rule: str,
+        *,
+        by: str,
+        to: RuleState = RuleState.ACTIVE,
+        replayed: Mapping[str, object] | None = None,
+        expected: int | None = None,
     ) -> Edited | NotEdited:
-        """Let a rule act, or make it a shadow again. It must then really answer its own cornerstone."""
+        """Let a rule act, or make it a shadow again. It must then really answer its own cornerstone.
+
+        `replayed` is kept with the version: what a replay of the set at version `expected` came to. `Conflict` if the set has moved on since.
+        """
         kept = await self._cornerstone_of(rule_set, rule)
 
         def made(current: RuleSet) -> Next | NotEdited:
+            if expected is not None and current.version != expected:
+                raise Conflict(f"{rule_set} was changed while the rule was replayed; ask again")
             found = current.find(rule)
             if found is None:
                 return NotEdited((f"there is no rule {rule} in {rule_set}",))
@@ -194,7 +206,7 @@ class EditRules:
                     )
             return _next(current, key, tree, rule)
 
-        return await self._change(rule_set, made, by=by, note=f"{rule} is {to}", confirmed=True)
+        return await self._change(rule_set, made, by=by, note=f"{rule} is {to}", confirmed=True, replayed=replayed)
 
     async def remove(self, rule_set: RuleSetId, rule: str, *, by: str, confirmed: bool = False) -> Edited | NotEdited:
         """Take a rule away that nothing refines."""
@@ -231,7 +243,15 @@ class EditRules:
         return diff(await self.rules.load(rule_set, old), await self.rules.load(rule_set, new))
 
     async def _change(
-        self, rule_set: RuleSetId, made: Made, *, by: str, note: str, confirmed: bool, new: str = ""
+        self,
+        rule_set: RuleSetId,
+        made: Made,
+        *,
+        by: str,
+        note: str,
+        confirmed: bool,
+        new: str = "",
+        replayed: Mapping[str, object] | None = None,
     ) -> Edited | NotEdited:
         for _ in range(TRIES):
             current = await self.rules.load(rule_set)
@@ -241,7 +261,7 @@ class EditRules:
             overturned = await self._overturned(current, later, new)
             if overturned and not confirmed:
                 return NotEdited(("earlier cornerstones would be answered otherwise",), (), overturned)
-            version = Version(rule_set, current.version + 1, later.changes, by, self.clock.now(), note)
+            version = Version(rule_set, current.version + 1, later.changes, by, self.clock.now(), note, replayed)
             try:
                 await self.rules.store(version)
             except Conflict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from holdfast.domain.faults.cause import Finding
@@ -16,6 +17,11 @@ from holdfast.formats.job_public import job_public
 
 LOG_KEPT = 8_000
 """Characters of the log that go into the incident; the evidence beside the attempt has more of it."""
+PARAMETERS_KEPT = 4_000
+"""Bytes of a job's parameters as JSON that go into the incident; larger ones are left out."""
+KEPT = (
+    "name", "labels", "resources", "priority", "attempt", "generation", "faults", "releases", "max_attempts", "index", "team",
+)  # fmt: skip
 
 
 def fault_incident_id(document: JobDocument) -> str:
@@ -37,9 +43,8 @@ def fault_incident(document: JobDocument, evidence: Evidence, finding: Finding, 
     if "log_tail" in told:
         told["log_tail"] = told["log_tail"][-LOG_KEPT:]
     shown = job_public(document)
-    kept = ("name", "labels", "resources", "priority", "attempt", "faults", "releases", "max_attempts", "index", "team")
     context: dict[str, Any] = {
-        "job": {name: shown[name] for name in kept},
+        "job": {name: shown[name] for name in KEPT} | _more(document, now),
         "evidence": told,
         "finding": finding_to_json(finding),
         "failure": execution_failure(evidence.stage, finding.cause).value,
@@ -61,6 +66,16 @@ def fault_incident(document: JobDocument, evidence: Evidence, finding: Finding, 
         round=round_,
         context=context,
     )
+
+
+def _more(document: JobDocument, now: int) -> dict[str, Any]:
+    """What rules are asked with beside what is shown of a job, so that a replay decides by the same."""
+    more: dict[str, Any] = {
+        "age": max(0.0, (now - document.created) / 1000),
+        "when_exhausted": document.retry.when_exhausted.value,
+    }
+    parameters = dict(document.parameters)
+    return more | ({"parameters": parameters} if len(json.dumps(parameters)) <= PARAMETERS_KEPT else {})
 
 
 def is_about(incident: Incident, document: JobDocument) -> bool:

@@ -75,6 +75,11 @@ class KeepFlows:
             self._plans.popitem(last=False)
         return plan
 
+    async def name(self, tenant: str, version: str) -> str:
+        """The name of a stored flow, which all its versions share; empty if there is none of this version."""
+        record = await self.store.get_record(record_of(tenant, version))
+        return str(record.body["name"]) if record is not None and record.tenant == tenant else ""
+
     async def text(self, tenant: str, version: str) -> str:
         """A flow's plain form as the text of its JSON, in which the order of tasks stays as it is; `NotFound`."""
         record = await self.store.get_record(record_of(tenant, version))

@@ -108,7 +108,7 @@ class RuleCache:
         known = self._sets.get(name)
         if known is None or number - known.rule_set.version > FEW:
             later = await self.rules.load(name, number)
-            ready = await self._indexed(later)
+            ready = await self.indexed(later)
             if len(later) >= MANY:
                 # They stay: looking through them for garbage again and again would hold everyone up for a tenth of a second.
                 gc.freeze()
@@ -125,7 +125,8 @@ class RuleCache:
         packs = [one for one in self._sets.values() if one.rule_set.id[:2] == (name.tenant, Level.PACK)]
         self._packs[name.tenant] = tuple(sorted(packs, key=lambda one: one.rule_set.id.name))
 
-    async def _indexed(self, rule_set: RuleSet) -> IndexedSet:
+    async def indexed(self, rule_set: RuleSet) -> IndexedSet:
+        """Any set made ready to be walked, bit by bit; it is not kept here."""
         ready = IndexedSet(RuleSet(rule_set.id), self._compiles)
         for key, tree in rule_set.trees.items():
             ready.indexes[key] = await self._built(tree)

@@ -130,6 +130,11 @@ class Step:
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done)
 
+    def of(self, done: int, total: int) -> None:
+        """Where the whole is known only later."""
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, total=total)
+
 
 def as_json(value: Any, *, indented: bool = False) -> str:
     text = json.dumps(value, ensure_ascii=False, indent=2 if indented else None)

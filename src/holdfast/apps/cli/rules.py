@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.columns import Column, table
 from holdfast.apps.cli.exit_codes import ExitCode
+from holdfast.apps.cli.replay import promote, promoted_in_words, read_record, replay, replay_question
 from holdfast.apps.cli.session import Session
 
 ACTIONS = (
@@ -27,6 +27,7 @@ ACTIONS = (
     "versions",
     "diff",
     "rollback",
+    "replay",
 )
 
 
@@ -80,15 +81,41 @@ def rules(
             "--then", metavar="EXLET", help="For `add`: the name of an exlet, or its steps: 'avoid-host, resubmit'."
         ),
     ] = None,
-    why: Annotated[str | None, typer.Option("--because", metavar="TEXT", help="For `add`: why, in your words.")] = None,
+    why: Annotated[
+        str | None,
+        typer.Option("--because", metavar="TEXT", help="For `add`, and `promote --yes`: why, in your words."),
+    ] = None,
     version: Annotated[
-        int | None, typer.Option("--version", metavar="N", help="For `show` and `test`: this version of the set.")
+        int | None,
+        typer.Option("--version", metavar="N", help="For `show`, `test` and `replay`: this version of the set."),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Go on although earlier cornerstones are answered otherwise.")
+        bool,
+        typer.Option(
+            "--yes",
+            help="Go on although earlier cornerstones are answered otherwise; for `promote`, although its replay speaks against it (with --because).",
+        ),
     ] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="For `replay`: incidents since then, such as 30d.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="For `replay`: incidents before then.")
+    ] = None,
+    drafts: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", metavar="FILE", help="For `replay`: a rule as for `add`, as if it were there and acted."
+        ),
+    ] = None,
+    acting: Annotated[
+        bool, typer.Option("--acting", help="For `replay`: only rules that act; else shadows count as if promoted.")
+    ] = False,
+    most: Annotated[
+        int | None, typer.Option("--most", metavar="N", help="For `replay`: so many incidents, the newest.")
+    ] = None,
 ) -> int:
-    """Rules that answer exceptions: `list` the sets, `show` one, `test` what they say, `add` one for an incident, `promote` it to act, `diff`, `rollback`.
+    """Rules that answer exceptions: `list` the sets, `show` one, `test` what they say, `add` one for an incident, `replay` them over past incidents, `promote` one to act, `diff`, `rollback`.
 
     holdfast rules show domain/house
     """
@@ -114,28 +141,20 @@ def rules(
                 "rule_set": named,
                 "version": version,
             }
-            return _test(session, question, _read(file) if file is not None else None)
+            return _test(session, question, read_record(file) if file is not None else None)
         case "add":
             return _add(session, rule_set, _draft(session, file, type_, task, condition, exlet, why, incident), yes=yes)
         case "promote" | "demote" | "remove":
-            return _steer(session, action, rule_set, words, yes=yes)
+            return _steer(session, action, rule_set, words, yes=yes, why=why or "")
+        case "replay":
+            question = replay_question(session, since, until, drafts or [], acting=acting, version=version, most=most)
+            return replay(session, rule_set, question)
         case "versions":
             return _versions(session, rule_set)
         case "diff":
             return _diff(session, rule_set, _numbers(words))
         case _:
             return _back(session, rule_set, _numbers(words))
-
-
-def _read(file: Path) -> dict[str, Any]:
-    from holdfast.formats.yaml_text import MAX_BYTES, read_yaml
-
-    text = sys.stdin.read(MAX_BYTES + 1) if str(file) == "-" else file.read_text(encoding="utf-8")
-    found = read_yaml(text)
-    if found.findings or not isinstance(found.value, dict):
-        why = found.findings[0].message if found.findings else "there is no record in it"
-        raise typer.BadParameter(f"{file}: {why}")
-    return found.value
 
 
 def _draft(
@@ -148,7 +167,7 @@ def _draft(
     why: str | None,
     incident: str | None,
 ) -> dict[str, Any]:
-    draft = _read(file) if file is not None else {}
+    draft = read_record(file) if file is not None else {}
     given = {"type": type_, "task": task or None, "condition": condition, "description": why, "cornerstone": incident}
     draft |= {name: value for name, value in given.items() if value is not None}
     if incident is not None and "context" not in draft:
@@ -267,14 +286,15 @@ def _add(session: Session, rule_set: str, draft: dict[str, Any], *, yes: bool) -
     return done
 
 
-def _steer(session: Session, action: str, rule_set: str, words: list[str], *, yes: bool) -> int:
+def _steer(session: Session, action: str, rule_set: str, words: list[str], *, yes: bool, why: str) -> int:
     if len(words) != 1:
         raise typer.BadParameter(f"name the rule to {action}")
     name = _whole(session, rule_set, words[0])
     if action == "remove":
         return _done(session, session.client.remove_rule(rule_set, name, confirmed=yes), "removed")
-    state = "active" if action == "promote" else "shadow"
-    return _done(session, session.client.set_rule_state(rule_set, name, state), f"{name[:8]} is {state}")
+    if action == "demote":
+        return _done(session, session.client.set_rule_state(rule_set, name, "shadow"), f"{name[:8]} is shadow")
+    return _done(session, promote(session, rule_set, name, yes=yes, why=why), f"{name[:8]} is active")
 
 
 def _done(session: Session, done: dict[str, Any], word: str) -> int:
@@ -287,6 +307,8 @@ def _done(session: Session, done: dict[str, Any], word: str) -> int:
         session.out.say(
             neutral.line(f"cornerstone {one['cornerstone']}: {one['before']} answered it, {one['after']} does now")
         )
+    if done.get("replayed"):
+        session.out.say(promoted_in_words(done["replayed"]))
     session.out.say(f"{word}; the set is at version {done['version']}")
     return ExitCode.OK
 

@@ -24,6 +24,7 @@ from holdfast.apps.server import (
     pilot_routes,
     place_routes,
     problems,
+    replay_routes,
     rule_routes,
     watch_routes,
 )
@@ -79,6 +80,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(incident_routes.router)
     app.include_router(rule_routes.router)
     app.include_router(exlet_routes.router)
+    app.include_router(replay_routes.router)
     app.include_router(pilot_routes.router)
     app.include_router(watch_routes.router)
     app.include_router(page_routes.router)

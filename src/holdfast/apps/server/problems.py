@@ -36,7 +36,7 @@ class Problem(HTTPException):
         self.errors = errors
 
 
-def answer(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> Response:
+def body_of(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> dict[str, Any]:
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": TITLES.get(status, "Error"),
@@ -45,6 +45,11 @@ def answer(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()
     }
     if errors:
         body["errors"] = list(errors)
+    return body
+
+
+def answer(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> Response:
+    body = body_of(status, detail, errors)
     headers = {}
     if status == 408:
         headers["Connection"] = "close"  # the rest of the body is not waited for

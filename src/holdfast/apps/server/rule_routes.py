@@ -61,6 +61,9 @@ class RuleIn(Model):
 
 class StateIn(Model):
     state: RuleState = RuleState.ACTIVE
+    confirmed: bool = False
+    """Let it act although the replay speaks against it; wants a reason."""
+    reason: Annotated[NoNul, Field(max_length=500)] = ""
 
 
 class BackIn(Model):
@@ -118,6 +121,8 @@ class VersionOut(Out):
     at: str
     note: str
     changes: int
+    replayed: dict[str, Any] | None
+    """Of a promotion: what the replay came to that was made for it."""
 
 
 class VersionsOut(Out):
@@ -132,6 +137,8 @@ class EditedOut(Out):
     version: int
     rule: str
     overturned: list[dict[str, str]]
+    replayed: dict[str, Any] | None
+    """Of a promotion: what the replay came to."""
 
 
 class RulingOut(Out):
@@ -142,11 +149,12 @@ class RulingOut(Out):
     problems: list[str]
 
 
-def _set(who: Principal, level: Level, name: str) -> RuleSetId:
+def set_named(who: Principal, level: Level, name: str) -> RuleSetId:
     return RuleSetId(who.tenant, level, name)
 
 
-def _edited(done: Edited | NotEdited) -> Response:
+def edited(done: Edited | NotEdited) -> dict[str, Any]:
+    """What was changed, or the problem that it is."""
     if isinstance(done, NotEdited):
         told = [{"at": f"condition:{one.line}:{one.column}", "detail": one.message} for one in done.problems]
         told += [{"at": "rule", "detail": reason} for reason in done.reasons]
@@ -157,12 +165,31 @@ def _edited(done: Edited | NotEdited) -> Response:
         words = done.reasons[0] if done.reasons else str(done.problems[0])
         raise Problem(409 if done.overturned else 422, words, told)
     overturned = [one._asdict() for one in done.overturned]
-    return json_answer({"version": done.version.number, "rule": done.rule, "overturned": overturned})
+    return {
+        "version": done.version.number,
+        "rule": done.rule,
+        "overturned": overturned,
+        "replayed": done.version.replayed,
+    }
 
 
 async def _incident(desk: Desk, who: Principal, name: str) -> Incident | None:
     found = (await desk.services.parts.incidents.get_incidents([name])).get(name)
     return found if found is not None and found.tenant == who.tenant else None
+
+
+async def draft_of(desk: Desk, who: Principal, rule_set: RuleSetId, body: RuleIn) -> Draft:
+    """The rule with what was known of its cornerstone."""
+    context: dict[str, Any] | None = dict(body.context) if body.context is not None else None
+    if context is None:
+        incident = await _incident(desk, who, body.cornerstone)
+        if incident is None:
+            raise Problem(404, f"there is no incident {body.cornerstone}; send the context with the rule")
+        context = told_by(incident)
+    conclusion = Conclusion(body.conclusion.exlet, tuple(body.conclusion.steps))
+    return Draft(
+        rule_set, body.type, body.task, body.condition, conclusion, body.cornerstone, context, body.description
+    )
 
 
 @router.get("", response_model=SetsOut, responses=errors())
@@ -206,7 +233,7 @@ async def ask_rules(desk: TheDesk, who: Viewer, body: AskIn) -> Response:
         said = cache.decide(who.tenant, body.flow, type_, task, context)
     else:
         level, _, name = body.rule_set.partition("/")
-        chosen = await desk.services.rules.load(_set(who, Level(level), name), body.version)
+        chosen = await desk.services.rules.load(set_named(who, Level(level), name), body.version)
         said = rulings([chosen], type_, task, desk.services.conditions.over(context))
     return json_answer(_ruling(said, wrong))
 
@@ -245,7 +272,7 @@ async def read_rule_set(
     version: Annotated[int | None, Query(ge=0, le=INT64)] = None,
 ) -> Response:
     """A rule set, tree by tree, each also in words."""
-    found = await desk.services.rules.load(_set(who, level, name), version)
+    found = await desk.services.rules.load(set_named(who, level, name), version)
     if found.version == 0:
         raise Problem(404, f"there are no rules in {level}/{name}")
     return json_answer(set_shown(found))
@@ -255,36 +282,27 @@ async def read_rule_set(
 async def add_rule(desk: TheDesk, who: Operator, level: LevelName, name: SetName, body: RuleIn) -> Response:
     """Add a rule for its cornerstone, as a shadow. It is refused where its condition is not true on the cornerstone, and where an earlier
     cornerstone would be answered otherwise, unless that is confirmed."""
-    context: dict[str, Any] | None = dict(body.context) if body.context is not None else None
-    if context is None:
-        incident = await _incident(desk, who, body.cornerstone)
-        if incident is None:
-            raise Problem(404, f"there is no incident {body.cornerstone}; send the context with the rule")
-        context = told_by(incident)
-    conclusion = Conclusion(body.conclusion.exlet, tuple(body.conclusion.steps))
-    draft = Draft(
-        _set(who, level, name),
-        body.type,
-        body.task,
-        body.condition,
-        conclusion,
-        body.cornerstone,
-        context,
-        body.description,
-    )
+    draft = await draft_of(desk, who, set_named(who, level, name), body)
     written = {"type": body.type.value, "task": body.task, "condition": body.condition, "cornerstone": body.cornerstone}
     await desk.note(who, "rule.add", str(draft.rule_set), why=body.description, **written)
-    return _edited(await desk.services.edit_rules.add(draft, by=who.subject, confirmed=body.confirmed))
+    return json_answer(edited(await desk.services.edit_rules.add(draft, by=who.subject, confirmed=body.confirmed)))
 
 
 @router.get("/{level}/{name}/versions", response_model=VersionsOut, responses=errors(404))
 async def find_versions(desk: TheDesk, who: Viewer, level: LevelName, name: SetName) -> Response:
     """The versions of a set, the newest first; at most 500."""
-    rules, whose = desk.services.rules, _set(who, level, name)
+    rules, whose = desk.services.rules, set_named(who, level, name)
     newest = await rules.newest(whose)
     found = await rules.versions(whose, max(1, newest - MOST_VERSIONS + 1), newest)
     shown = [
-        {"number": one.number, "by": one.by, "at": time_text(one.at), "note": one.note, "changes": len(one.changes)}
+        {
+            "number": one.number,
+            "by": one.by,
+            "at": time_text(one.at),
+            "note": one.note,
+            "changes": len(one.changes),
+            "replayed": one.replayed,
+        }
         for one in reversed(found)
     ]
     return json_answer({"versions": shown})
@@ -300,31 +318,24 @@ async def differ(
     new: Annotated[int | None, Query(ge=0, le=INT64)] = None,
 ) -> Response:
     """What differs between two versions, rule by rule; without `new`, the newest."""
-    changes = await desk.services.edit_rules.diff(_set(who, level, name), old, new)
+    changes = await desk.services.edit_rules.diff(set_named(who, level, name), old, new)
     return json_answer({"changes": [shown for shown in map(change_shown, changes) if shown is not None]})
 
 
 @router.post("/{level}/{name}/rollback", response_model=EditedOut, responses=errors(404, 409, body=True))
 async def roll_back(desk: TheDesk, who: Operator, level: LevelName, name: SetName, body: BackIn) -> Response:
     """Make everything as it was in an older version, by a new one."""
-    await desk.note(who, "rule.rollback", str(_set(who, level, name)), version=body.version)
-    return _edited(await desk.services.edit_rules.roll_back(_set(who, level, name), body.version, by=who.subject))
+    await desk.note(who, "rule.rollback", str(set_named(who, level, name)), version=body.version)
+    return json_answer(
+        edited(await desk.services.edit_rules.roll_back(set_named(who, level, name), body.version, by=who.subject))
+    )
 
 
 @router.get("/{level}/{name}/rules/{rule}", response_model=RuleOut, responses=errors(404))
 async def read_rule(desk: TheDesk, who: Viewer, level: LevelName, name: SetName, rule: RuleName) -> Response:
     """One rule, and what it says where it stands."""
-    found = await desk.services.rules.load(_set(who, level, name))
+    found = await desk.services.rules.load(set_named(who, level, name))
     return json_answer({"rule": rule_shown(found, *found_at(found, rule))})
-
-
-@router.post("/{level}/{name}/rules/{rule}/state", response_model=EditedOut, responses=errors(404, 409, body=True))
-async def set_state(
-    desk: TheDesk, who: Operator, level: LevelName, name: SetName, rule: RuleName, body: StateIn
-) -> Response:
-    """Let a rule act, or make it a shadow again."""
-    await desk.note(who, "rule.state", f"{_set(who, level, name)}#{rule}", state=body.state.value)
-    return _edited(await desk.services.edit_rules.promote(_set(who, level, name), rule, by=who.subject, to=body.state))
 
 
 @router.delete("/{level}/{name}/rules/{rule}", response_model=EditedOut, responses=errors(404, 409, 422))
@@ -337,9 +348,11 @@ async def remove_rule(
     confirmed: Annotated[Literal["true", "false"], Query()] = "false",
 ) -> Response:
     """Take a rule away that nothing refines; its own cornerstone is answered otherwise then, so it wants to be confirmed."""
-    await desk.note(who, "rule.remove", f"{_set(who, level, name)}#{rule}")
-    return _edited(
-        await desk.services.edit_rules.remove(
-            _set(who, level, name), rule, by=who.subject, confirmed=confirmed == "true"
+    await desk.note(who, "rule.remove", f"{set_named(who, level, name)}#{rule}")
+    return json_answer(
+        edited(
+            await desk.services.edit_rules.remove(
+                set_named(who, level, name), rule, by=who.subject, confirmed=confirmed == "true"
+            )
         )
     )

@@ -27,7 +27,9 @@ from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.note_leftovers import NoteLeftovers
 from holdfast.services.open_sessions import OpenSessions
+from holdfast.services.promote_rules import PromoteRules
 from holdfast.services.read_outputs import ReadOutputs
+from holdfast.services.replay_rules import ReplayRules
 from holdfast.services.rule_cache import RuleCache
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.submit_jobs import SubmitJobs
@@ -82,6 +84,11 @@ class ServerParts:
         self.rules = KeepRules(parts.slips)
         self.rule_cache = RuleCache(KeepRules(parts.slips), self.conditions)
         self.edit_rules = EditRules(self.rules, self.conditions, self.trying, clock, parts.ids.job, parts.exlets)
+        self.replay_rules = ReplayRules(
+            parts.incidents, store, parts.flows, self.rules, self.rule_cache, self.conditions, self.trying, clock,
+            parts.settings.brakes, parts.exlets,
+        )  # fmt: skip
+        self.promote_rules = PromoteRules(self.edit_rules, self.replay_rules)
         writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:

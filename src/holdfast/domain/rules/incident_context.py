@@ -9,7 +9,13 @@ from holdfast.domain.faults.incident import Incident
 from holdfast.domain.rules.context import BY_NAME
 
 _GROUPS = ("job", "evidence", "case", "item", "host", "site", "history", "now", "exception")
+_HOUR = 3_600_000
 _RESOURCES = ("cpus", "memory", "disk", "gpus", "wall")
+_NAMES: Mapping[str, Mapping[str, str]] = {
+    group: {name.removeprefix(f"{group}."): name for name in BY_NAME if name.startswith(f"{group}.")}
+    for group in _GROUPS
+}
+"""The fields of each group by the name that they have in it."""
 
 
 def told_by(incident: Incident) -> dict[str, object]:
@@ -22,11 +28,8 @@ def told_by(incident: Incident) -> dict[str, object]:
     for group in _GROUPS:
         inner = kept.get(group)
         if isinstance(inner, Mapping):
-            told |= {
-                f"{group}.{name}": value
-                for name, value in inner.items()
-                if f"{group}.{name}" in BY_NAME and value is not None
-            }
+            names = _NAMES[group]
+            told |= {names[name]: value for name, value in inner.items() if name in names and value is not None}
     job = kept.get("job")
     resources = job.get("resources") if isinstance(job, Mapping) else None
     if isinstance(resources, Mapping):
@@ -47,6 +50,11 @@ def told_by(incident: Incident) -> dict[str, object]:
     }
     told |= {name: value for name, value in named.items() if value}
     told |= {"exception.type": incident.kind.value, "job.attempt": incident.attempt}
+    # As they were when the fault was first decided on (`fault_context`).
+    if told.get("evidence.node"):
+        told.setdefault("host.name", told["evidence.node"])
+    told.setdefault("now.hour", incident.at // _HOUR % 24)
+    told.setdefault("now.weekday", (incident.at // _HOUR // 24 + 3) % 7 + 1)
     told.setdefault("cause", incident.cause)
     if incident.item:
         told.setdefault("item.name", incident.item)

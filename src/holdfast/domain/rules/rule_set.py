@@ -110,6 +110,8 @@ class Version:
     by: str
     at: int
     note: str = ""
+    replayed: Mapping[str, object] | None = None
+    """Of a promotion: what the replay came to that was made for it."""
 
 
 def with_tree(rule_set: RuleSet, key: TreeKey, tree: RuleTree) -> RuleSet:

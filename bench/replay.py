@@ -1,0 +1,251 @@
+"""Replay: how long it takes to run a rule set in CEL over so many recorded incidents, and how long it holds the server's loop up at a time.
+
+    just bench replay
+    just bench replay --incidents 100000 --store postgres --rules 300
+
+The incidents are those of jobs that fail one to three times, each with its evidence, 30 lines of log, its decision and its job's document, as the fault handler writes them. The rules: most name a
+cause and a value, one in five looks through the log, which only CEL can answer, and a few are asked on every incident. What is measured is the service as the server runs it, reading from the store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from uuid import uuid4
+
+from bench.harness import keep, leave
+from holdfast.adapters.cel.conditions import CelConditions
+from holdfast.adapters.cel.sandbox import CelSandbox
+from holdfast.adapters.sql.incident_store import SqlIncidentStore
+from holdfast.adapters.sql.job_store import SqlJobStore
+from holdfast.adapters.sql.slip_store import SqlSlipStore
+from holdfast.adapters.system.clock import SystemClock
+from holdfast.domain.faults.cause import Cause, Finding, Retry
+from holdfast.domain.faults.evidence import Evidence, Stage
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.faults.incident import Decision, Incident, IncidentState, Standing, standing_of
+from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Token
+from holdfast.domain.jobs.resources import Resources
+from holdfast.domain.jobs.specification import RetryPolicy, Specification
+from holdfast.domain.jobs.submission import Submission, new_job
+from holdfast.domain.rules.rule_set import Level, RuleSet, RuleSetId, TreeKey, Version, diff, with_tree
+from holdfast.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree
+from holdfast.ports.job_store import Change
+from holdfast.services.decide_faults import HOUSE
+from holdfast.services.fault_incident import fault_incident
+from holdfast.services.keep_flows import KeepFlows
+from holdfast.services.keep_rules import KeepRules
+from holdfast.services.replay_rules import Question, Replayed, ReplayRules
+from holdfast.services.rule_cache import DOMAIN, RuleCache
+
+GOAL = 60.0
+"""Seconds for 100,000 incidents."""
+HELD_UP = 10.0
+"""Milliseconds of its own CPU for which the loop may be held up at a time."""
+TENANT = "bench"
+HOUSE_SET = RuleSetId(TENANT, Level.DOMAIN, DOMAIN)
+CAUSES = [Cause.MEMORY, Cause.NODE, Cause.TIME, Cause.DISK, Cause.CODE, Cause.TRANSFER, Cause.NETWORK, Cause.UNKNOWN]
+STEPS = (
+    ({"action": "resubmit", "how": "changed", "needs": {"memory": {"factor": 2.0}}},),
+    ({"action": "ladder"},),
+    ({"action": "hold"},),
+    ({"action": "avoid-host"}, {"action": "resubmit"}),
+)
+DAY = 86_400_000
+
+
+def made_rules(count: int, chance: random.Random) -> RuleSet:
+    """So many rules, each an alternative to the one before."""
+    rules = {ROOT: Rule(ROOT, "true", state=RuleState.ACTIVE)}
+    last = ROOT
+    for number in range(count):
+        cause = chance.choice(CAUSES).value
+        kind = number % 10
+        if kind < 6:
+            text = f'cause == "{cause}" && job.name == "task-{number}" && job.attempt < 3'
+        elif kind < 8:
+            text = f'cause == "{cause}" && evidence.log_tail.exists(line, line.contains("error {number}"))'
+        elif kind < 9:
+            text = f'host.name == "node{number}" && evidence.exit_code != null && evidence.exit_code == {number % 200}'
+        else:
+            text = f"job.attempt > {number % 3} && evidence.log_tail.exists(line, line.contains('never {number}'))"
+            if number > 50:
+                text = f'pattern == "p{number}" && confidence > 0.5'
+        name = f"r{number}"
+        rules[name] = Rule(name, text, Conclusion(steps=STEPS[number % 4]), RuleState.ACTIVE, parent=last)
+        above = rules[last]
+        rules[last] = replace(above, true_child=name) if last == ROOT else replace(above, false_child=name)
+        last = name
+    return with_tree(RuleSet(HOUSE_SET), TreeKey(ExceptionType.ABORT, "*"), RuleTree(MappingProxyType(rules)))
+
+
+def job_story(number: int, now: int, chance: random.Random) -> tuple[JobDocument, list[tuple[Incident, Decision]]]:
+    """A job that failed once to three times, and its incidents."""
+    name, faults = f"job-{number:07}", chance.choice((1, 1, 1, 2, 3))
+    spec = Specification(id="bench-spec", tenant=TENANT, name=f"task-{number % 400}", command=("true",))
+    submission = Submission(spec, owner=f"owner{number % 20}", parameters={"sample": name})
+    at = now - chance.randrange(30 * DAY)
+    document = new_job(submission, job=name, now=at, by="owner")
+    document = document.having(retry=RetryPolicy(max_attempts=4), resources=Resources(cpus=4, memory=1 << 32))
+    cause = chance.choice(CAUSES)
+    told: list[tuple[Incident, Decision]] = []
+    for attempt in range(1, faults + 1):
+        host = f"node{chance.randrange(300)}"
+        last = Ending(
+            Token(0, attempt), f"claim-{number}-{attempt}", Outcome.FAULT, exit_code=137, wall=600.0, host=host
+        )
+        document = document.having(state=State.FAULTED, attempt=attempt, faults=attempt, last=last)
+        lines = tuple(
+            f"2026-05-01 10:00:{place:02} step {place} of {name}: reading block {place * 7}" for place in range(29)
+        )
+        evidence = Evidence(
+            exit_code=137, log_tail=(*lines, f"error {chance.randrange(300)}"), peak_memory=1 << 31, wall_time=600.0,
+            node=host, stage=Stage.EXECUTING, more={"reason": "exit"},
+        )  # fmt: skip
+        finding = Finding(
+            cause, 0.9, Retry.SAME, pattern=f"p{chance.randrange(300)}", words="It failed.", advice="Look."
+        )
+        incident = fault_incident(document, evidence, finding, at + attempt * 700_000)
+        detail = {"words": f"attempt {attempt + 1} of 4", "wait": 0, "charged": True}
+        told.append((incident, Decision(incident.id, 1, TENANT, incident.at, "retry", HOUSE, detail=detail)))
+    if chance.random() < 0.7:
+        won = Ending(Token(0, faults + 1), f"claim-{number}-won", Outcome.OK, exit_code=0, wall=900.0, host="node1")
+        document = document.having(state=State.COMPLETED, attempt=faults + 1, winner=won, last=won)
+    else:
+        document = document.having(state=State.FAILED)
+    return document, told
+
+
+@asynccontextmanager
+async def opened(kind: str) -> AsyncIterator[SqlJobStore]:
+    """An empty store."""
+    if kind == "sqlite":
+        with tempfile.TemporaryDirectory() as folder:
+            store = SqlJobStore(f"sqlite:///{Path(folder)}/jobs.db")
+            await store.open()
+            yield store
+            await store.close()
+        return
+    import os
+
+    from sqlalchemy import make_url, text
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    url, schema = make_url(os.environ["HOLDFAST_TEST_POSTGRES"]), f"bench_{uuid4().hex}"
+    store = SqlJobStore(url.render_as_string(hide_password=False), schema=schema)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+        engine = create_async_engine(url.set(drivername="postgresql+asyncpg"))
+        async with engine.begin() as connection:
+            await connection.execute(text(f"DROP SCHEMA IF EXISTS {schema} CASCADE"))
+        await engine.dispose()
+
+
+async def fill(store: SqlJobStore, incidents: SqlIncidentStore, count: int) -> None:
+    chance, now, made = random.Random(7), SystemClock().now(), 0
+    number = 0
+    while made < count:
+        jobs: list[Change] = []
+        told: list[tuple[Incident, Decision]] = []
+        while len(jobs) < 500 and made < count:
+            document, some = job_story(number, now, chance)
+            some = some[: count - made]
+            jobs.append(Change(document, None))
+            told += some
+            made += len(some)
+            number += 1
+        await store.write(jobs)
+        await incidents.add_incidents([(one, _stands(one)) for one, _ in told])
+        await incidents.add_decisions([decision for _, decision in told])
+
+
+def _stands(incident: Incident) -> Standing:
+    return replace(standing_of(incident), state=IncidentState.COMPLETE, due=None, n=1)
+
+
+async def _longest_gap(gaps: list[float]) -> None:
+    """In CPU time of the loop's own thread: what other processes take from it is no pause of ours."""
+    last = time.thread_time()
+    while True:
+        await asyncio.sleep(0.0005)
+        now = time.thread_time()
+        gaps.append(now - last)
+        last = now
+
+
+async def measured(kind: str, count: int, rules: int) -> dict[str, float]:
+    async with opened(kind) as store:
+        incidents, clock = SqlIncidentStore(store.database), SystemClock()
+        since = time.perf_counter()
+        await fill(store, incidents, count)
+        filled = time.perf_counter() - since
+        slips, conditions = SqlSlipStore(store.database), CelConditions()
+        kept = KeepRules(slips)
+        house = made_rules(rules, random.Random(3))
+        await kept.store(Version(HOUSE_SET, 1, diff(RuleSet(HOUSE_SET), house), "bench", 0))
+        cache, sandbox = RuleCache(KeepRules(slips), conditions), CelSandbox()
+        service = ReplayRules(incidents, store, KeepFlows(store, clock), kept, cache, conditions, sandbox, clock)
+        gaps: list[float] = []
+        watch = asyncio.create_task(_longest_gap(gaps))
+        before, cpu = time.perf_counter(), time.process_time()
+        done = await service.replay(Question(HOUSE_SET, most=count))
+        seconds, used = time.perf_counter() - before, time.process_time() - cpu
+        watch.cancel()
+        await sandbox.close()
+        assert isinstance(done, Replayed), done
+        report = done.report
+        assert report.incidents == count, (report.incidents, count)
+        gaps.sort()
+        return {
+            "incidents": count,
+            "rules": rules,
+            "seconds": seconds,
+            "cpu": used,
+            "micros_each": used / count * 1e6,
+            "gap_p99_ms": gaps[len(gaps) * 99 // 100] * 1000,
+            "gap_max_ms": gaps[-1] * 1000,
+            "filled": filled,
+            "by_rule": report.by_rule,
+            "differs": report.differs,
+            "wrong": report.wrongs,
+            "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--incidents", type=int, default=100_000)
+    parser.add_argument("--rules", type=int, default=300)
+    parser.add_argument("--store", choices=("sqlite", "postgres"), default="postgres")
+    asked = parser.parse_args()
+    facts = asyncio.run(measured(asked.store, asked.incidents, asked.rules))
+    goal = GOAL * max(1.0, asked.incidents / 100_000)
+    reached = facts["seconds"] <= goal
+    print(
+        f"{asked.incidents:,} incidents, {asked.rules} rules, {asked.store}: {facts['seconds']:.1f} s"
+        f" ({facts['cpu']:.1f} s of CPU, {facts['micros_each']:.0f} µs each), {facts['by_rule']:,} by a rule, {facts['differs']:,} differ,"
+        f" {facts['wrong']:,} wrong; the loop was held up for {facts['gap_p99_ms']:.1f} ms in one of a hundred turns, {facts['gap_max_ms']:.1f} ms at most;"
+        f" {facts['memory_mib']:.0f} MiB"
+    )
+    print(
+        f"≤ {goal:g} s: {'reached' if reached else 'not reached'}; ≤ {HELD_UP:g} ms: {'reached' if facts['gap_max_ms'] <= HELD_UP else 'not reached'}"
+    )
+    print(f"raw figures in {keep(f'replay_{asked.store}', [], facts)}", file=sys.stderr)
+    leave(reached=reached)
+
+
+if __name__ == "__main__":
+    main()
