@@ -28,9 +28,9 @@ from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.apps.wiring.stores import Stores, open_stores
 from holdfast.domain.flows.case_names import job_of
 from holdfast.domain.jobs.claim import Applied, claim, end
-from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Tie
+from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Tie, lane_of
 from holdfast.domain.jobs.specification import Specification
-from holdfast.domain.jobs.submission import Element, Submission, new_jobs
+from holdfast.domain.jobs.submission import Element, Submission, new_job, new_jobs
 from holdfast.ports.job_store import Change, JobQuery, Stored, Written
 from holdfast.ports.slip_store import Slip
 from holdfast.services.submit_jobs import SubmitJobs
@@ -51,6 +51,9 @@ class Scatter:
         self.jobs = jobs
         self.case = str(uuid4())
         self.submit = SubmitJobs(stores.jobs, CLOCK, IDS)
+        self.lane = str(lane_of(new_job(COMMON, job="", now=0, by="")))
+        self.reading = asyncio.Lock()
+        self.cursor: str | None = None
 
     def elements(self, first: int, given: Sequence[dict[str, object]]) -> list[Element]:
         return [
@@ -86,15 +89,17 @@ class Scatter:
     async def accept_documents(self, first: int) -> None:
         await self.submit.submit_elements(COMMON, self.elements(first, self.parameters(first)), by="case")
 
-    async def run_documents(self, first: int) -> None:
-        """The jobs of one chunk's span: found by a search of their own, so that claimers do not meet."""
+    async def run_documents(self, _first: int) -> None:
+        """The next page of the lane, as a window reads it."""
         query = JobQuery(
             states=frozenset({State.AVAILABLE}),
-            anyof={"case": [self.case]},
-            at_least={"index": first},
-            at_most={"index": first + CHUNK - 1},
+            anyof={"lane": [self.lane]},
+            at_most={"not_before": CLOCK.now()},
+            held=False,
         )
-        page = await self.stores.jobs.search(query, sort="rank", limit=CHUNK)
+        async with self.reading:
+            page = await self.stores.jobs.search(query, sort="rank", limit=CHUNK, cursor=self.cursor)
+            self.cursor = page.cursor
         for start in range(0, CHUNK, BULK):
             claimed = [Change(_claimed(one.document), one.version) for one in page.jobs[start : start + BULK]]
             await self.finish(await self.written(claimed))

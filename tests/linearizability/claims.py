@@ -92,15 +92,33 @@ class ClaimClient:
             self._oldest += 1
 
     async def _create(self, names: Sequence[str]) -> None:
-        numbers = self.recorder.call([self._facts(name, "create") for name in names])
+        """Create jobs, every other one with a claim of ours on it, which counts only if the creating write is acknowledged."""
         submission = Submission(SPECIFICATION, owner="ada")
-        changes = [Change(new_job(submission, job=name, now=_now(), by="ada"), None) for name in names]
+        changes: list[Change] = []
+        operations: list[Facts] = []
+        for name in names:
+            document = new_job(submission, job=name, now=_now(), by="ada")
+            facts = self._facts(name, "create")
+            if self.dice.random() < 0.5:
+                facts["claim"] = self._claim_id()
+                claimed = claim(document, claim_id=str(facts["claim"]), pilot=self.name, host="node", now=_now())
+                assert isinstance(claimed, JobDocument)
+                document = claimed
+            changes.append(Change(document, None))
+            operations.append(facts)
+        numbers = self.recorder.call(operations)
         results = await self.store.write(changes)
         said = ["written" if isinstance(one, Written) else "conflicted" if isinstance(one, Conflicted) else "unknown" for one in results]  # fmt: skip
         self.recorder.done(numbers, [{"result": word} for word in said])
+        mine = [
+            Stored(change.document, result.version)
+            for change, result in zip(changes, results, strict=True)
+            if isinstance(result, Written) and change.document.claim is not None
+        ]
+        await self._work_and_end(mine)
 
     async def _claim_and_end(self, jobs: Sequence[Stored]) -> None:
-        ids = [UUID(int=self.dice.getrandbits(128), version=4).hex for _ in jobs]
+        ids = [self._claim_id() for _ in jobs]
         operations = [
             self._facts(one.document.id, "claim") | {"claim": name, "attempt": one.document.attempt + 1}
             for one, name in zip(jobs, ids, strict=True)
@@ -108,7 +126,14 @@ class ClaimClient:
         answers = await self._carry_out(
             operations, [self._claim_wish(one, name) for one, name in zip(jobs, ids, strict=True)]
         )
-        mine = [answer.stored for answer in answers if isinstance(answer, Settled)]
+        await self._work_and_end([answer.stored for answer in answers if isinstance(answer, Settled)])
+
+    def _claim_id(self) -> str:
+        return UUID(int=self.dice.getrandbits(128), version=4).hex
+
+    async def _work_and_end(self, mine: list[Stored]) -> None:
+        if not mine:
+            return
         await asyncio.sleep(0.05 * self.dice.random())
         endings = {one.document.id: self._ending(one.document) for one in mine}
         for _ in range(4):

@@ -104,6 +104,8 @@ func ended(state string, attempt, rev int64, holder string) *Op {
 
 func TestJob(t *testing.T) {
 	create := &Op{Level: writerLevel, Client: "c", Document: "j", Kind: "create", Result: "written", Call: 1, Return: 2}
+	given := &Op{Level: writerLevel, Client: "c", Document: "j", Kind: "create", Result: "written", Call: 1, Return: 2, Claim: "A"}
+	perhaps := &Op{Level: writerLevel, Client: "c", Document: "j", Kind: "create", Result: "unknown", Call: 1, Return: 2, Claim: "A"}
 	ok := claimed("end", 5, 6, "A", 1, 3)
 	ok.Outcome = "ok"
 	lateOK := claimed("end", 7, 8, "A", 1, 4)
@@ -114,6 +116,12 @@ func TestJob(t *testing.T) {
 		want porcupine.CheckResult
 	}{
 		{"claim and end", []*Op{create, claimed("claim", 3, 4, "A", 1, 2), ok, ended("completed", 1, 3, "")}, porcupine.Ok},
+		{"created claimed, and end", []*Op{given, ok, ended("completed", 1, 3, "")}, porcupine.Ok},
+		{"claim of a job created claimed", []*Op{given, claimed("claim", 3, 4, "B", 1, 2)}, porcupine.Illegal},
+		{"first claim lost", []*Op{given, ended("available", 0, 1, "")}, porcupine.Illegal},
+		{"first claim lost, and another for the same attempt", []*Op{given, create}, porcupine.Illegal},
+		{"unknown first claim, released by another", []*Op{perhaps, claimed("release", 5, 6, "A", 1, 3), claimed("claim", 7, 8, "B", 2, 4)}, porcupine.Ok},
+		{"unknown first claim that did nothing", []*Op{perhaps, create, claimed("claim", 3, 4, "B", 1, 2)}, porcupine.Ok},
 		{"two claims for one attempt", []*Op{create, claimed("claim", 3, 4, "A", 1, 2), claimed("claim", 3, 4, "B", 1, 2)}, porcupine.Illegal},
 		{"claim of a held job", []*Op{create, claimed("claim", 3, 4, "A", 1, 2), claimed("claim", 5, 6, "B", 2, 3)}, porcupine.Illegal},
 		{"claim after a fault", []*Op{create, claimed("claim", 3, 4, "A", 1, 2), claimed("end", 5, 6, "A", 1, 4), claimed("claim", 7, 8, "B", 2, 5), ended("running", 2, 5, "B")}, porcupine.Ok},

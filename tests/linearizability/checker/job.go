@@ -68,7 +68,11 @@ func (j job) change(op *Op) (bool, job) {
 		if j.State != "" {
 			return false, j
 		}
-		return true, job{State: "available", Rev: 1}
+		made := job{State: "available", Rev: 1}
+		if op.Claim != "" { // created for a pilot that waited, in one write
+			made.State, made.Attempt, made.Holder, made.Rev = "running", 1, op.Claim, 2
+		}
+		return true, made
 	case "claim":
 		if j.State != "available" || j.Attempt+1 != op.Attempt {
 			return false, j
