@@ -28,6 +28,7 @@ def sqlite_error(code: int) -> OperationalError:
         (asyncpg.CannotConnectNowError("starting up"), Transient),
         (asyncpg.AdminShutdownError("shutting down"), Transient),
         (asyncpg.DeadlockDetectedError("deadlock"), Transient),
+        (asyncpg.InternalClientError("another operation is in progress"), Transient),
         (asyncpg.TooManyConnectionsError("too many"), Transient),
         (asyncpg.DiskFullError("disk full"), Transient),
         (asyncpg.ReadOnlySQLTransactionError("a standby"), Transient),

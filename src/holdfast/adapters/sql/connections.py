@@ -37,13 +37,12 @@ class Connections:
             connection = await self._connection()
             try:
                 found: list[Any] = await connection.fetch(statement, *values)
-            except asyncpg.PostgresError:
-                self._put_back(connection)
-                raise
             except BaseException:
+                # Also after an error that the server itself told: the last one of a server that goes down looks no different.
                 await _give_up(connection)
                 raise
-            self._put_back(connection)
+            if not connection.is_closed():
+                self._idle.append(connection)
             return found
         finally:
             self._room.release()
@@ -61,10 +60,6 @@ class Connections:
             raise
         return connection
 
-    def _put_back(self, connection: Any) -> None:
-        if not connection.is_closed():
-            self._idle.append(connection)
-
     async def close(self) -> None:
         """Close what is open; nobody may be at work."""
         while self._idle:
@@ -75,5 +70,5 @@ async def _give_up(connection: Any) -> None:
     """Close a connection. If a statement is late the server is told to cancel it first, so that it hardly ever takes effect after all."""
     try:
         await connection.close(timeout=GIVE_UP)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
         connection.terminate()

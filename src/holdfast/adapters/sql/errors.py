@@ -11,8 +11,15 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from holdfast.ports.errors import Permanent, PortError, Transient
 
-VENDOR_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, sqlite3.Error, OSError)
-"""Timeouts and refused connections are `OSError`s."""
+VENDOR_ERRORS = (
+    SQLAlchemyError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    sqlite3.Error,
+    OSError,
+)
+"""Timeouts and refused connections are `OSError`s; a connection that breaks under a statement may be the driver's internal error."""
 
 _PERMANENT_STATES = ("0A", "22", "23", "28", "3D", "3F", "42", "54")
 """Classes of PostgreSQL's SQLSTATE: feature, data, integrity, authorization, names, syntax or privilege, limits."""
