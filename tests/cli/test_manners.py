@@ -21,7 +21,7 @@ from holdfast.apps.cli.output import wants_colour
 JOB = job_json(1)["id"]
 VERBS = (
     "submit", "queue", "jobs", "describe", "story", "logs", "wait", "cancel", "hold", "release", "retry", "force-complete",
-    "force-fail", "run", "watch", "cases", "history", "graph", "check", "inbox", "explain", "classify", "packs", "rules", "exlets",
+    "force-fail", "run", "watch", "cases", "history", "graph", "check", "raise", "inbox", "explain", "classify", "packs", "rules", "exlets",
     "pilots", "alerts", "events", "status", "brake", "audit", "link", "config",
 )  # fmt: skip
 

@@ -103,6 +103,8 @@ class Settings(BaseModel):
     """The same for an item past its deadline; what the flow says of it (`then`) is done in any case. Also `ladder`."""
     house_resource_unavailable: HouseCourse = HouseCourse.HOLD
     """The same for a job that nobody can take."""
+    unavailable_after: float = Field(default=1800.0, gt=0)
+    """Seconds that a job may wait, which nobody who is alive can take, before that is an exception."""
     house_constraint_violation: HouseCourse = HouseCourse.IGNORE
     """The same for a job that passed a limit while it runs."""
     house_tenant: str = "default"

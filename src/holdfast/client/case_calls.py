@@ -68,6 +68,20 @@ def history(name: str, *, limit: int | None = None, cursor: str | None = None) -
     return Call("GET", _place(name, "/history"), read, query)
 
 
+def triggers(name: str, *, item: str = "") -> Call[list[Json]]:
+    """What can be raised for a case, or for one of its items."""
+    query = [("item", item)] if item else []
+    return Call("GET", _place(name, "/triggers"), lambda answer: list(document(answer)["triggers"]), query)
+
+
+def raise_exception(
+    name: str, *, trigger: str = "", new: str = "", item: str = "", reason: str = "", key: str | None = None
+) -> Call[Json]:
+    """Raise an exception for a case: one that is offered, or a new one; its key makes the repeat safe."""
+    body = {"trigger": trigger, "new": new, "item": item, "reason": reason, "id": key or new_key()}
+    return Call("POST", _place(name, "/triggers"), document, body=orjson.dumps(body))
+
+
 def verb(name: str, kind: str, *, item: str = "", key: str | None = None, **more: object) -> Call[Json]:
     """Steer a case or one of its items; its key makes the repeat safe."""
     body = {"verb": kind, "item": item, "id": key or new_key(), **more}

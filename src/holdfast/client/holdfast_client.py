@@ -246,6 +246,18 @@ class HoldfastClient:
     def incident(self, name: str) -> IncidentWhole:
         return self.send(incident_calls.incident(name))
 
+    def launch_exlet(self, incident: str, *, exlet: str = "", text: str = "") -> Json:
+        """Carry out an exlet for an incident that waits for a person: a kept one by its name, or one in YAML."""
+        return self.send(incident_calls.launch(incident, exlet=exlet, text=text))
+
+    def triggers(self, case: str, *, item: str = "") -> list[Json]:
+        """What can be raised for a case, or for one of its items."""
+        return self.send(case_calls.triggers(case, item=item))
+
+    def raise_exception(self, case: str, *, trigger: str = "", new: str = "", item: str = "", reason: str = "") -> Json:
+        """Raise an exception: a trigger that is offered, or something new, which suspends the case."""
+        return self.send(case_calls.raise_exception(case, trigger=trigger, new=new, item=item, reason=reason))
+
     def verb(self, case: str, kind: str, *, item: str = "", key: str | None = None, **more: object) -> Json:
         """Steer a case or one of its items; see the HTTP interface."""
         return self.send(case_calls.verb(case, kind, item=item, key=key, **more))

@@ -6,9 +6,10 @@ from typing import cast
 from urllib.parse import quote
 
 import httpx
+import orjson
 
 from holdfast.client.answers import Incident, IncidentPage, IncidentWhole
-from holdfast.client.calls import Call, Filters, document, query_of
+from holdfast.client.calls import Call, Filters, Json, document, query_of
 
 
 def find_incidents(
@@ -22,6 +23,12 @@ def find_incidents(
         return IncidentPage(cast(list[Incident], whole.get("incidents", [])), whole.get("cursor"))
 
     return Call("GET", "/v1/incidents", read, query)
+
+
+def launch(name: str, *, exlet: str = "", text: str = "") -> Call[Json]:
+    """Carry out an exlet for an incident: a kept one by its name, or its text in YAML."""
+    place = f"/v1/incidents/{quote(name, safe='')}/exlet"
+    return Call("POST", place, document, body=orjson.dumps({"exlet": exlet, "text": text}))
 
 
 def incident(name: str) -> Call[IncidentWhole]:

@@ -88,15 +88,23 @@ class AnswerExceptions:
     troubled: Callable[[str], None] = lambda _text: None
     answered: int = 0
     _rules_seen: int = 0
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def get_ready(self) -> None:
         """Look at the rules, unless that was just done. `Transient` if the store does not answer: nobody decides by half of them."""
         if self.rules.age > FRESH:
-            await self.rules.refresh()
+            async with self._looking:
+                # Of many who ask at once one looks, for all.
+                if self.rules.age > FRESH:
+                    await self.rules.refresh()
 
-    def has_rules(self, tenant: str, flow_name: str, kind: ExceptionType, task: str = "") -> bool:
-        """Whether any rule, or shadow of one, could answer: in memory, and as quick for many rules as for few."""
-        return self.rules.has_tree(tenant, flow_name, kind, task)
+    def has_rules(self, tenant: str, flow_name: str, kind: ExceptionType, task: str = "", *, own: bool = False) -> bool:
+        """Whether any rule, or shadow of one, could answer: in memory, and as quick for many rules as for few. ``own``: one of the task's own tree."""
+        return self.rules.has_tree(tenant, flow_name, kind, task, own=own)
+
+    def wanted(self, tenant: str, flow_name: str, kind: ExceptionType, task: str = "") -> bool:
+        """Whether anything at all could come of such an exception: by a rule, or by the house."""
+        return self.policy.course(kind) is not HouseCourse.IGNORE or self.has_rules(tenant, flow_name, kind, task)
 
     # -- what was raised ---------------------------------------------------------------------------------------
 
@@ -300,8 +308,8 @@ def _standing(incident: Incident, due: int | None) -> Standing:
 def _stands_beside(incident: Incident) -> bool:
     """Whether a timeout is told to an item that runs beside the one whose time is over."""
     told: Any = incident.context.get("exception")
-    late = told.get("item", "") if isinstance(told, Mapping) else ""
-    return incident.kind is ExceptionType.TIMEOUT and bool(late) and late != incident.item
+    late = told.get("item", incident.item) if isinstance(told, Mapping) else incident.item
+    return incident.kind is ExceptionType.TIMEOUT and bool(incident.item) and late != incident.item
 
 
 def _forgettable(decision: Decision) -> bool:

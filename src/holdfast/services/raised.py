@@ -73,6 +73,8 @@ def incident_raised(raised: Raised) -> Incident:
     told["exception"] = {**_group(told, "exception"), "type": raised.kind.value, "task": raised.asked}
     told["case"] = {**_group(told, "case"), "id": raised.case, "flow": raised.flow_name, "version": raised.flow}
     told["now"] = {"hour": moment.hour, "weekday": moment.isoweekday()}
+    if raised.kind is ExceptionType.TIMEOUT:
+        told["exception"].setdefault("item", raised.item)
     if raised.item:
         told["item"] = {"name": raised.item, "round": raised.round} | _group(told, "item")
     return Incident(

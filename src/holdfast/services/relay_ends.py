@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from holdfast.domain.flows.elements import from_text, to_text
-from holdfast.domain.flows.events import JobsEnded
+from holdfast.domain.flows.events import JobsEnded, RoundHeld
 from holdfast.domain.flows.shard_run import BatchEnded
 from holdfast.domain.jobs.job_document import JobDocument, Tie
 from holdfast.ports.clock import Clock
@@ -25,6 +25,7 @@ from holdfast.ports.errors import NotFound, PortError
 from holdfast.ports.flow_engine import FlowEngine
 from holdfast.ports.job_store import JobQuery, JobStore, Stored, Version, Written
 from holdfast.ports.slip_store import Slip, SlipStore
+from holdfast.services.check_constraints import CheckConstraints
 from holdfast.services.flow_ends import FlowEnds, ended_well, why
 from holdfast.services.submit_flow_jobs import slip_of
 
@@ -53,6 +54,7 @@ class _Room:
 
     tie: Tie
     tenant: str
+    owner: str
     of: int
     ended: int = 0
     """What the slip says was delivered."""
@@ -114,6 +116,8 @@ class RelayEnds:
     """Seconds that a batch of ends may wait for more."""
     many: int = 500
     troubled: Callable[[str], None] = lambda _text: None
+    checks: CheckConstraints | None = None
+    """Asked whether a round whose jobs have all ended may end; None: it may."""
     told: int = 0
     """Signals sent."""
     delivered: int = 0
@@ -259,7 +263,7 @@ class RelayEnds:
                 continue
             room = self._rooms.get(tie.room)
             if room is None:
-                room = self._rooms[tie.room] = _Room(tie, document.tenant, tie.of)
+                room = self._rooms[tie.room] = _Room(tie, document.tenant, document.owner, tie.of)
             self._rooms.move_to_end(tie.room)
             if room.add(document, tie, now):
                 self._seen[document.changed // 1000] = self._seen.get(document.changed // 1000, 0) + 1
@@ -316,7 +320,7 @@ class RelayEnds:
                     ended = BatchEnded(well, bad, 0, room.reason if bad else "")
                     await self.engine.tell_shard(tie.case, tie.work, tie.shard, [ended])
                 else:
-                    await self.engine.tell_case(tie.case, [await self._for_case(room, well, bad)])
+                    await self.engine.tell_case(tie.case, await self._for_case(room, well, bad))
                 self.told += 1
                 room.told += 1
                 self.delivered += news.bit_count()
@@ -325,12 +329,18 @@ class RelayEnds:
                 self.undeliverable += news.bit_count()
             await self._remember(room, news)
 
-    async def _for_case(self, room: _Room, well: int, bad: int) -> JobsEnded:
+    async def _for_case(self, room: _Room, well: int, bad: int) -> list[JobsEnded | RoundHeld]:
         facts = await self.ends.facts(room.only) if room.only is not None else {}
-        return JobsEnded(
-            self.clock.now(), room.tie.work, well, bad, 0, facts.get("exit_code"), facts.get("result"),
-            room.reason if bad else "",
-        )  # fmt: skip
+        now, work = self.clock.now(), room.tie.work
+        told: list[JobsEnded | RoundHeld] = []
+        if self.checks is not None and (room.ended | well | bad).bit_count() >= room.of:
+            held = await self.checks.job_ended(room.tenant, room.owner, room.tie, bad, facts)
+            # Before the ends: an item that is to wait must not end first.
+            told += [RoundHeld(now, work, held)] if held else []
+        ended = JobsEnded(
+            now, work, well, bad, 0, facts.get("exit_code"), facts.get("result"), room.reason if bad else ""
+        )
+        return [*told, ended]
 
     async def _remember(self, room: _Room, news: int) -> None:
         """Write what was delivered; who wrote before us delivered something too."""

@@ -196,9 +196,9 @@ class RuleCache:
         ]
         return (*own, *self._packs.get(tenant, ()))
 
-    def has_tree(self, tenant: str, flow: str, type_: ExceptionType, task: str) -> bool:
-        """Whether an exception would be asked of any tree at all."""
-        keys = keys_for(type_, task)
+    def has_tree(self, tenant: str, flow: str, type_: ExceptionType, task: str, *, own: bool = False) -> bool:
+        """Whether an exception would be asked of any tree at all; with ``own``, of one that is for this very task."""
+        keys = (TreeKey(type_, task),) if own else keys_for(type_, task)
         return any(key in one.indexes for one in self._asked(tenant, flow) for key in keys)
 
     def decide(self, tenant: str, flow: str, type_: ExceptionType, task: str, context: Context) -> Rulings:

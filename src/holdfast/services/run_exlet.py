@@ -8,6 +8,7 @@ that takes a step's id takes it once.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,6 +38,7 @@ from holdfast.domain.exlets.primitive import (
 )
 from holdfast.domain.exlets.worklet_data import filled
 from holdfast.domain.faults.dispatcher import can_roll_back
+from holdfast.domain.faults.exception_type import CONSTRAINTS, RAISED
 from holdfast.domain.faults.incident import (
     CLOSED,
     OWN_ENGINE,
@@ -48,6 +50,7 @@ from holdfast.domain.faults.incident import (
 )
 from holdfast.domain.faults.ladder import Then
 from holdfast.domain.flows.commands import Outcome as CaseOutcome
+from holdfast.domain.flows.constraints import holder_of
 from holdfast.domain.flows.events import Verb, VerbKind
 from holdfast.domain.flows.expression import Path, inside
 from holdfast.domain.flows.flow_version import flow_as_plain
@@ -59,7 +62,7 @@ from holdfast.ports.job_store import JobStore, Record, Written
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.mend_jobs import MendJobs, Outcome
-from holdfast.services.start_cases import check_params
+from holdfast.services.start_cases import CaseChecks, check_params
 
 TRIES = 10
 VERBS: Mapping[Action, VerbKind] = {
@@ -116,6 +119,8 @@ class RunExlet:
     jobs: MendJobs
     clock: Clock
     others: Mapping[Action, Performer] = field(default_factory=dict)
+    checks: CaseChecks | None = None
+    """Asked whether a worklet's case may begin."""
     engines: Mapping[str, FlowEngine] = field(default_factory=dict)
     """Other engines that report exceptions, by the name that their incidents bear."""
 
@@ -167,6 +172,8 @@ class RunExlet:
         """Record where the incident stands now that its exlet is over. An incident that has moved on stays where it is."""
         if state is RunState.COMPLETE and await self._keeps(incident, n):
             state = RunState.HELD
+        if state is RunState.COMPLETE:
+            await self.lift(incident)
         for _ in range(TRIES):
             found = (await self.incidents.get_standings([incident])).get(incident)
             if found is None or found.standing.n > n or found.standing.state in CLOSED:
@@ -185,6 +192,28 @@ class RunExlet:
             if isinstance(result, Written):
                 return
         raise Transient("where the incident stands could not be written; ask again")
+
+    async def lift(self, incident: str) -> None:
+        """Let go of what had to wait while the exception was answered: the item or case of a constraint that was not met."""
+        known = (await self.incidents.get_incidents([incident])).get(incident)
+        if known is None or known.kind not in CONSTRAINTS or known.engine != OWN_ENGINE or not known.case:
+            return
+        await self._let_go(known, "" if known.kind.of_case else known.item)
+
+    async def _let_go(self, incident: Incident, item: str) -> None:
+        now = self.clock.now()
+        # A new id each time: what was refused because nothing waited yet must not be refused for ever.
+        verb = Verb(
+            now,
+            f"lift:{incident.id}:{now}",
+            VerbKind.CONTINUE,
+            item=item,
+            by="exlet",
+            holder=holder_of(incident.id),
+            reason=f"incident {incident.id} is answered",
+        )
+        with suppress(NotFound):  # it has ended
+            await (await self._engine_of(incident)).send_verb(incident.case, verb)
 
     async def _keeps(self, incident: str, n: int) -> bool:
         """Whether what the exlet did was to keep something for a person: by its last step, or because a ladder said so at its end."""
@@ -279,7 +308,11 @@ class RunExlet:
         if target is Target.ITEM and not incident.item:
             return Outcome(done=False, detail="the exception is not about an item")
         item = incident.item if target is Target.ITEM else ""
-        return await self._verb(ask, VERBS[action], item=item, ancestors=target is Target.ANCESTORS)
+        done = await self._verb(ask, VERBS[action], item=item, ancestors=target is Target.ANCESTORS)
+        if done.done and action is Action.CONTINUE and incident.kind in RAISED and target is not Target.ITEM:
+            # What was suspended as a safeguard when nobody knew of an answer goes on by the exlet that is one.
+            await self._let_go(incident, "")
+        return done
 
     async def _verb(self, ask: Ask, kind: VerbKind, *, item: str = "", **more: Any) -> Outcome:
         """Steer the case by a verb whose id is the step's: it is obeyed once."""
@@ -353,7 +386,15 @@ class RunExlet:
         tie = {"exlet": run_name(incident.id, ask.n), "step": ask.step, "place": place, "ancestor": incident.case}
         case = worklet_case(incident.id, ask.n, ask.step, place)
         name = plan.flow.name
-        start = CaseStart(case, incident.tenant, incident.owner, worklet.flow, name, plain, params, worklet=tie)
+        held: tuple[str, ...] = ()
+        if self.checks is not None:
+            found = await self.checks.case_begins(
+                tenant=incident.tenant, owner=incident.owner, case=case, flow=worklet.flow, name=name, params=params
+            )
+            held = (found,) if found else ()
+        start = CaseStart(
+            case, incident.tenant, incident.owner, worklet.flow, name, plain, params, worklet=tie, held=held
+        )
         await self._engine().start(start)
         body = {"incident": incident.id, "n": ask.n, "step": ask.step, "case": incident.case}
         await self.store.add_records([Record(f"worklet:{case}", incident.tenant, "worklet", case, ask.at, body)])

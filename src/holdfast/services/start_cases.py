@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import orjson
 
+from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.flows.case_names import case_keyed
+from holdfast.domain.flows.flow_plan import FlowPlan
 from holdfast.domain.flows.flow_version import flow_as_plain
 from holdfast.ports.clock import Ids
-from holdfast.ports.errors import Conflict, Permanent
+from holdfast.ports.errors import Conflict, NotFound, Permanent
 from holdfast.ports.flow_engine import CaseStart, FlowEngine
 from holdfast.services.keep_flows import KeepFlows
 
@@ -27,6 +29,16 @@ class Started(NamedTuple):
     """False: an earlier request with the same key had started it."""
 
 
+class CaseChecks(Protocol):
+    """Whether cases may begin; see `CheckConstraints`."""
+
+    async def asked(self, tenant: str, flow: str, kind: ExceptionType, task: str = "") -> bool: ...
+
+    async def case_begins(
+        self, *, tenant: str, owner: str, case: str, flow: str, name: str, params: Mapping[str, object]
+    ) -> str: ...
+
+
 @dataclass(slots=True)
 class StartCases:
     """The service."""
@@ -34,6 +46,7 @@ class StartCases:
     flows: KeepFlows
     engine: FlowEngine
     ids: Ids
+    checks: CaseChecks | None = None
 
     async def start(
         self, version: str, params: Mapping[str, object], *, tenant: str, owner: str, key: str | None
@@ -52,13 +65,41 @@ class StartCases:
             known = plan.flow.params
             check_params(known.keys(), [name for name, default in known.items() if default is None], params)
         case = self.ids.job() if key is None else case_keyed(tenant, key)
-        start = CaseStart(case, tenant, owner, version, plan.flow.name, plain, params)
+        held = await self._held(tenant, owner, case, version, plan, params, new=key is None)
+        start = CaseStart(case, tenant, owner, version, plan.flow.name, plain, params, held=held)
         if await self.engine.start(start):
             return Started(case, created=True)
         before = await self.engine.describe(case)
         if before.version != version or before.tenant != tenant:
             raise Conflict("this idempotency key was used for a case of another flow; use a new key for a new case")
         return Started(case, created=False)
+
+    async def _held(
+        self,
+        tenant: str,
+        owner: str,
+        case: str,
+        version: str,
+        plan: FlowPlan,
+        params: Mapping[str, object],
+        *,
+        new: bool,
+    ) -> tuple[str, ...]:
+        """The incident for which the case may not begin. One that was started before is not looked at again."""
+        if self.checks is None or not await self.checks.asked(tenant, version, ExceptionType.CASE_PRE):
+            return ()
+        if not new:
+            try:
+                await self.engine.describe(case)
+            except NotFound:
+                pass
+            else:
+                return ()
+        given = {**plan.flow.params, **params}
+        found = await self.checks.case_begins(
+            tenant=tenant, owner=owner, case=case, flow=version, name=plan.flow.name, params=given
+        )
+        return (found,) if found else ()
 
 
 def check_params(known: Set[str], needed: Iterable[str], given: Mapping[str, object]) -> None:

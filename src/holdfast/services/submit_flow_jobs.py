@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from holdfast.domain.flows.case_names import job_of, shard_of
+from holdfast.domain.flows.case_names import case_of, job_of, shard_of
 from holdfast.domain.flows.commands import StartCase, WorkOrder
 from holdfast.domain.flows.elements import from_text
 from holdfast.domain.flows.flow_plan import FlowPlan
@@ -25,6 +25,7 @@ from holdfast.domain.jobs.submission import Element, Submission
 from holdfast.ports.errors import Permanent
 from holdfast.ports.job_store import JobStore
 from holdfast.ports.slip_store import SlipStore
+from holdfast.services.check_constraints import CheckConstraints, Round
 from holdfast.services.find_outputs import FindOutputs
 from holdfast.services.flow_ends import FlowEnds, ended_well, why
 from holdfast.services.keep_flows import KeepFlows
@@ -80,16 +81,31 @@ class SubmitFlowJobs:
     outputs: FindOutputs
     staging: Outbound
     gates: KeepGates
+    checks: CheckConstraints | None = None
+    """Whether rounds may begin and end; None: they may."""
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS))
 
-    async def submit(self, batch: Batch) -> None:
-        """Create what is not there; `Permanent` or `NotFound` if these jobs can never be made."""
+    async def submit(self, batch: Batch) -> str:
+        """Create what is not there; `Permanent` or `NotFound` if these jobs can never be made.
+
+        If the round may not begin nothing is created, and the answer is the incident.
+        """
+        if batch.first == 0 and batch.shard < 0 and (held := await self.begins(batch)):
+            return held
         wanted = [at for at in range(batch.count) if not batch.skip >> at & 1]
         if len(wanted) <= BULK // 2:
             await self._create(batch, wanted, generation=0)
-            return
+            return ""
         async with self._turns:
             await self._create(batch, wanted, generation=0)
+        return ""
+
+    async def begins(self, batch: Batch) -> str:
+        """The incident for which a round may not begin; empty: it may."""
+        order = batch.order
+        if self.checks is None or order.checked or order.undo:
+            return ""
+        return await self.checks.item_begins(_round(batch), dict(order.scope))
 
     async def _create(self, batch: Batch, wanted: Sequence[int], *, generation: int) -> None:
         """Make the jobs at these places of a batch, some at a time."""
@@ -184,7 +200,12 @@ class SubmitFlowJobs:
                 else:
                     again.append(at)
             await self._create(batch, again, generation=1)
-        return as_plain(BatchEnded(well, bad, 0, reason)) | facts
+        found = as_plain(BatchEnded(well, bad, 0, reason)) | facts
+        done = 0 < batch.of <= (batch.ended | well | bad).bit_count()
+        if self.checks is not None and batch.shard < 0 and done and (well or bad) and not batch.cancelled:
+            held = await self.checks.job_ended(batch.tenant, batch.owner, self._tie(batch, 0, ""), bad, facts)
+            found |= {"incident": held} if held else {}
+        return found
 
     async def _delivered(self, batch: Batch) -> int:
         name = slip_of(batch.case, batch.order.work, batch.shard)
@@ -214,8 +235,14 @@ class SubmitFlowJobs:
             found.append(result)
         return found
 
-    async def prepare_case(self, tenant: str, case: str, flow: str, command: StartCase) -> Plain:
-        """The flow, as text, and the parameters of a sub-flow's case; `NotFound` or `Permanent` if it cannot be run."""
+    async def prepare_case(self, tenant: str, owner: str, case: str, flow: str, command: StartCase) -> Plain:
+        """The flow, as text, and the parameters of a sub-flow's case; `NotFound` or `Permanent` if it cannot be run.
+
+        If the round may not begin, the incident alone; ``held``: the incidents for which the sub-flow's case may not.
+        """
+        batch = Batch(tenant, owner, case, flow, command.order, -1, 0, command.index, 1)
+        if incident := await self.begins(batch):
+            return {"incident": incident}
         text = await self.flows.text(tenant, command.flow)
         plan = await self.flows.plan(tenant, flow)
         outputs = await self.outputs.referred(tenant, case, command.order.scope.values())
@@ -224,7 +251,15 @@ class SubmitFlowJobs:
             params = case_params(plan, command, member=member, files=outputs.places)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise Permanent(f"the parameters of the sub-flow cannot be made: {error}") from error
-        return {"flow": text, "name": json.loads(text)["name"], "params": dict(params)}
+        name = str(json.loads(text)["name"])
+        held = ""
+        if self.checks is not None:
+            inner = case_of(case, command.order.work, command.index)
+            given = {**(await self.flows.plan(tenant, command.flow)).flow.params, **params}
+            held = await self.checks.case_begins(
+                tenant=tenant, owner=owner, case=inner, flow=command.flow, name=name, params=given
+            )
+        return {"flow": text, "name": name, "params": dict(params), "held": [held] if held else []}
 
     async def _members(self, tenant: str, plan: FlowPlan, order: WorkOrder, first: int, count: int) -> Member:
         """The members of listings that some jobs are made of, read beforehand."""
@@ -248,6 +283,11 @@ class SubmitFlowJobs:
                 names.add(one.name)
                 if why:
                     raise Permanent(f"the jobs of {batch.order.work} cannot be made: input {one.name}: {why}")
+
+
+def _round(batch: Batch) -> Round:
+    order = batch.order
+    return Round(batch.tenant, batch.owner, batch.case, batch.flow, order.work, order.item, order.task)
 
 
 def slip_of(case: str, work: str, shard: int) -> str:

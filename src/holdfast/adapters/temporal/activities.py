@@ -13,6 +13,7 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.adapters.temporal.check_activities import CheckActivities
 from holdfast.adapters.temporal.exlet_activities import ExletActivities
 from holdfast.adapters.temporal.refusing import refusing
 from holdfast.adapters.temporal.workflows.outside import MESSAGES, REFUSED, STATE, Plain
@@ -39,10 +40,12 @@ class Activities:
     listings: KeepListings
     worklets: Worklets
     exlets: ExletActivities
+    checks: CheckActivities
 
     def all(self) -> Sequence[Callable[..., Any]]:
         return (
             *self.exlets.all(),
+            *self.checks.all(),
             self.submit_jobs,
             self.steer_jobs,
             self.check_jobs,
@@ -60,9 +63,11 @@ class Activities:
         return (self.watch_files,)
 
     @activity.defn(name="submit_jobs")
-    async def submit_jobs(self, given: Plain) -> None:
+    async def submit_jobs(self, given: Plain) -> Plain | None:
+        """Nothing is answered, or the incident for which the round may not begin."""
         with refusing():
-            await self.jobs.submit(_batch(given))
+            incident = await self.jobs.submit(_batch(given))
+        return {"incident": incident} if incident else None
 
     @activity.defn(name="steer_jobs")
     async def steer_jobs(self, given: Plain) -> None:
@@ -79,7 +84,7 @@ class Activities:
         command = from_plain(given["command"])
         assert isinstance(command, StartCase)  # noqa: S101 - a case sends nothing else
         with refusing():
-            return await self.jobs.prepare_case(given["tenant"], given["case"], given["flow"], command)
+            return await self.jobs.prepare_case(given["tenant"], given["owner"], given["case"], given["flow"], command)
 
     @activity.defn(name="last_state")
     async def last_state(self, given: Plain) -> Plain:
@@ -125,6 +130,7 @@ class Activities:
         record = Record(f"case:{case}:{given['id']}", given["tenant"], "case-event", case, given["at"], body)
         with refusing():
             await self.store.add_records([record])
+            await self.checks.reported(given)
 
     @activity.defn(name="read_results")
     async def read_results(self, given: Plain) -> list[Any]:

@@ -93,7 +93,7 @@ class TemporalFlowEngine:
 
     async def start(self, start: CaseStart) -> bool:
         client = await self.client()
-        given = {
+        given: dict[str, Any] = {
             "case": start.case,
             "tenant": start.tenant,
             "owner": start.owner,
@@ -102,6 +102,9 @@ class TemporalFlowEngine:
             "params": dict(start.params),
             "limits": {"history": self.limits.history, "look": self.limits.look, "batch": self.limits.batch},
         }
+        given["checks"] = True
+        if start.held:
+            given["held"] = list(start.held)
         if start.worklet:
             given["worklet"] = dict(start.worklet)
         attributes = outside.attributes(

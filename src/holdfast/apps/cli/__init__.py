@@ -25,6 +25,7 @@ from holdfast.apps.cli.jobs import jobs
 from holdfast.apps.cli.logs import logs
 from holdfast.apps.cli.packs import packs
 from holdfast.apps.cli.queue import queue
+from holdfast.apps.cli.raising import raise_
 from holdfast.apps.cli.rules import rules
 from holdfast.apps.cli.run import run, watch
 from holdfast.apps.cli.steer import cancel, force_complete, force_fail, hold, release, retry
@@ -45,7 +46,7 @@ verb(app, rich_help_panel=JOBS, context_settings={"allow_interspersed_args": Fal
 _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     JOBS: (queue, jobs, describe, story, logs, wait),
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
-    FLOWS: (run, watch, cases, history, graph, check),
+    FLOWS: (run, watch, cases, history, graph, check, raise_),
     FAULTS: (inbox, explain, classify, packs, rules, exlets),
     LOOK: (pilots, alerts, events, status, brake, audit, link, config),
 }

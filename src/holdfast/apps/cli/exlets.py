@@ -99,10 +99,7 @@ def _add(session: Session, read: list[tuple[Path, ExletText]], type_: str | None
 
     wrong = [(file, one) for file, one in read if one.exlet is None]
     if wrong:
-        for file, one in wrong:
-            session.out.complain(f"{neutral.line(str(file))}: {len(one.problems)} error(s)")
-            for problem in one.problems:
-                session.out.say(f"  {neutral.line(str(file))}:{neutral.line(str(problem))}")
+        _complain(session, wrong)
         return ExitCode.USAGE
     kept: list[dict[str, Any]] = []
     for file, one in read:
@@ -117,6 +114,26 @@ def _add(session: Session, read: list[tuple[Path, ExletText]], type_: str | None
         for shown in kept:
             session.out.data(f"{shown['name']}  {shown['version'][:12]}")
     return ExitCode.OK
+
+
+def _complain(session: Session, wrong: list[tuple[Path, ExletText]]) -> None:
+    for file, one in wrong:
+        session.out.complain(f"{neutral.line(str(file))}: {len(one.problems)} error(s)")
+        for problem in one.problems:
+            session.out.say(f"  {neutral.line(str(file))}:{neutral.line(str(problem))}")
+
+
+def ready_text(session: Session, file: Path) -> str | None:
+    """The text of an exlet in a file, with its worklets stored; None: it is wrong, and that was said."""
+    from holdfast.formats.exlet_files import with_versions
+    from holdfast.formats.exlet_json import write_exlet_text
+
+    read = _read(file, None)
+    if read.exlet is None:
+        _complain(session, [(file, read)])
+        return None
+    versions = _versions(session, file, read)
+    return None if versions is None else write_exlet_text(with_versions(read.exlet, versions))
 
 
 def _versions(session: Session, file: Path, read: ExletText) -> dict[str, str] | None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.apps.cli import neutral
 from holdfast.apps.cli.amounts import moment
 from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.exit_codes import ExitCode
+from holdfast.apps.cli.exlets import ready_text
 from holdfast.apps.cli.paging import newest
 from holdfast.apps.cli.queue import whoami
 from holdfast.apps.cli.session import Session
@@ -20,10 +24,18 @@ if TYPE_CHECKING:
 WAITING = "held"
 LOOK_EVERY = 0.5
 """Seconds between two looks of who waits."""
+_FILES = frozenset({".yaml", ".yml", ".json"})
 
 
 def inbox(
     session: Session,
+    action: Annotated[str, typer.Argument(metavar="list|launch", help="What to do.")] = "list",
+    incident: Annotated[
+        str | None, typer.Argument(metavar="INCIDENT", help="For `launch`: the incident, or its first characters.")
+    ] = None,
+    exlet: Annotated[
+        str | None, typer.Argument(metavar="EXLET", help="For `launch`: the file of an exlet, or the name of one.")
+    ] = None,
     cause: Annotated[str | None, typer.Option(metavar="CAUSE", help="Of this cause: memory, node, …")] = None,
     owner: Annotated[str | None, typer.Option("--owner", "-u", metavar="NAME", help="Of this owner.")] = None,
     me: Annotated[bool, typer.Option("--me", help="Your own.")] = False,
@@ -36,11 +48,15 @@ def inbox(
     timeout: Annotated[
         float | None, typer.Option(parser=seconds, metavar="TIME", help="With --wait: exit code 7 after so long.")
     ] = None,
-) -> None:
-    """List what waits for a person, grouped by cause and owner.
+) -> int:
+    """List what waits for a person, grouped by cause and owner; `launch` an exlet for one of them.
 
     holdfast inbox --me
     """
+    if action == "launch" and incident is not None and exlet is not None:
+        return _launch(session, incident, exlet)
+    if action != "list" or incident is not None:
+        raise typer.BadParameter("say `launch INCIDENT EXLET`, or nothing")
     wanted: dict[str, Any] = {"state": state, "cause": cause, "owner": whoami(session) if me else owner}
     filters = {key: value for key, value in wanted.items() if value}
     if wait:
@@ -48,7 +64,7 @@ def inbox(
     found, more = newest(lambda many, cursor: session.client.find_incidents(filters, limit=many, cursor=cursor), limit)
     if session.out.as_json:
         session.out.document({"incidents": found})
-        return
+        return ExitCode.OK
     lines = _each(session, found) if each else _groups(session, found)
     for line in lines:
         session.out.data(line)
@@ -58,6 +74,26 @@ def inbox(
         session.out.say(f"These are the newest {len(found):,}; --cause, -u and --limit choose others.")
     else:
         session.out.say("holdfast explain JOB says why; holdfast retry JOB tries it again.")
+    return ExitCode.OK
+
+
+def _launch(session: Session, named: str, exlet: str) -> int:
+    from holdfast.client.naming import resolve_incident
+
+    incident = resolve_incident(session.client, named)
+    if Path(exlet).suffix in _FILES:
+        text = ready_text(session, Path(exlet))
+        if text is None:
+            return ExitCode.USAGE
+        answer = session.client.launch_exlet(incident, text=text)
+    else:
+        answer = session.client.launch_exlet(incident, exlet=exlet)
+    if session.out.as_json:
+        session.out.document(answer)
+    else:
+        session.out.data(incident)
+        session.out.say(f"The exlet is {answer['outcome']}: {neutral.line(answer['detail'])}")
+    return ExitCode.OK if answer["outcome"] in {"begun", "done"} else ExitCode.FAILED
 
 
 def _wait(session: Session, filters: dict[str, Any], timeout: float | None) -> None:

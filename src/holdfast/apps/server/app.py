@@ -26,6 +26,7 @@ from holdfast.apps.server import (
     problems,
     replay_routes,
     rule_routes,
+    trigger_routes,
     watch_routes,
 )
 from holdfast.apps.server.description import describe
@@ -74,6 +75,7 @@ def make_app(services: ServerParts) -> FastAPI:
     problems.install(app)
     app.include_router(job_routes.router)
     app.include_router(case_routes.router)
+    app.include_router(trigger_routes.router)
     app.include_router(brake_routes.router)
     app.include_router(audit_routes.router)
     app.include_router(place_routes.router)

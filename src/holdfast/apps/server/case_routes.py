@@ -175,17 +175,17 @@ def _version(text: str) -> str:
     return text
 
 
-def _engine(desk: Desk) -> FlowEngine:
+def engine_of(desk: Desk) -> FlowEngine:
     engine = desk.services.parts.engine
     if engine is None:
         raise Problem(503, "cases are not run here: this server was started without Temporal")
     return engine
 
 
-async def _case(desk: Desk, case: str, who: Principal) -> CaseSummary:
+async def case_of_tenant(desk: Desk, case: str, who: Principal) -> CaseSummary:
     """A case of the caller's tenant; any other does not exist."""
     try:
-        found = await _engine(desk).describe(case) if 0 < len(case) <= 64 else None
+        found = await engine_of(desk).describe(case) if 0 < len(case) <= 64 else None
     except NotFound:
         found = None
     if found is None or found.tenant != who.tenant:
@@ -286,7 +286,7 @@ async def send_flow_verb(desk: TheDesk, who: Operator, version: str, body: FlowV
         write = gates.suspend if verb.kind is VerbKind.SUSPEND else gates.let_go
         gate = await write(who.tenant, version, verb.holder)
     else:
-        _engine(desk)
+        engine_of(desk)
         gate = await gates.order(who.tenant, version, replace(verb, begun_by=verb.at))
     return json_answer({"id": verb.id} | _gate(gate))
 
@@ -306,7 +306,7 @@ async def start_case(
         if python is None:
             raise Problem(404, f"there is no Python flow {version}; GET /v1/flows lists those that there are")
         version = await parts.flows.put_python(python, tenant=who.tenant)
-    starting = StartCases(parts.flows, _engine(desk), parts.ids)
+    starting = StartCases(parts.flows, engine_of(desk), parts.ids, parts.checks)
     started = await starting.start(
         version, dict(body.params), tenant=who.tenant, owner=who.subject, key=idempotency_key or None
     )
@@ -326,16 +326,16 @@ async def find_cases(
 ) -> Response:
     """Find cases by flow, state or owner, the newest first."""
     query = CaseQuery(who.tenant, name, version, state, owner)
-    page = await _engine(desk).find(query, limit=limit, cursor=cursor)
+    page = await engine_of(desk).find(query, limit=limit, cursor=cursor)
     return json_answer({"cases": [_shown(one) for one in page.cases], "cursor": page.cursor})
 
 
 @router.get("/cases/{case}", response_model=CaseWholeOut, responses=errors(404))
 async def read_case(desk: TheDesk, who: Viewer, case: str) -> Response:
     """One case with its items."""
-    found = await _case(desk, case, who)
+    found = await case_of_tenant(desk, case, who)
     gate = await desk.services.gates.gate(who.tenant, found.version)
-    state = state_public(await _engine(desk).state(case))
+    state = state_public(await engine_of(desk).state(case))
     outputs = await desk.services.case_outputs.shown(who.tenant, case, state["outputs"])
     return json_answer(_shown(found) | state | {"outputs": outputs, "flow_holders": list(gate.holders)})
 
@@ -349,15 +349,15 @@ async def read_history(
     cursor: Annotated[str | None, Query(max_length=400)] = None,
 ) -> Response:
     """What happened to a case, in words, the oldest first."""
-    await _case(desk, case, who)
-    page = await _engine(desk).history(case, limit=limit, cursor=cursor)
+    await case_of_tenant(desk, case, who)
+    page = await engine_of(desk).history(case, limit=limit, cursor=cursor)
     return json_answer({"history": [happening_public(*one) for one in page.happenings], "cursor": page.cursor})
 
 
 @router.post("/cases/{case}/verbs", response_model=AnsweredOut, responses=errors(404, 409, body=True))
 async def send_verb(desk: TheDesk, who: Submitter, case: str, body: VerbIn) -> Response:
     """Steer a case or one of its items."""
-    found = await _case(desk, case, who)
+    found = await case_of_tenant(desk, case, who)
     if found.owner != who.subject and not who.may(Role.OPERATOR):
         raise Problem(403, f"the case belongs to {found.owner}; only they or an operator may do this")
     if body.holder not in (None, who.subject) and not who.may(Role.OPERATOR):
@@ -366,7 +366,7 @@ async def send_verb(desk: TheDesk, who: Submitter, case: str, body: VerbIn) -> R
     what = {"item": verb.item, "verb": verb.id} | ({"ancestors": True} if verb.ancestors else {})
     await desk.note(who, f"case.{verb.kind}", case, owner=found.owner, why=verb.reason, **what)
     try:
-        answer = await _engine(desk).send_verb(case, verb)
+        answer = await engine_of(desk).send_verb(case, verb)
     except NotFound:
         raise Problem(409, "the case has ended") from None
     if not answer.accepted:

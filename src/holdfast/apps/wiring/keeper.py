@@ -13,8 +13,10 @@ from holdfast.services.keep_gates import KeepGates
 from holdfast.services.pass_orders import PassOrders
 from holdfast.services.send_callbacks import SendCallbacks
 from holdfast.services.watch_forgotten import WatchForgotten
+from holdfast.services.watch_limits import WatchLimits
 from holdfast.services.watch_orphans import WatchOrphans
 from holdfast.services.watch_runtimes import WatchRuntimes
+from holdfast.services.watch_unavailable import WatchUnavailable
 
 log = structlog.get_logger()
 
@@ -47,6 +49,23 @@ class KeeperParts:
             ),
         )
         self.callbacks = SendCallbacks(parts.store, parts.writer, parts.clock, parts.notify)
+        self.limits = WatchLimits(
+            parts.store,
+            parts.exceptions,
+            parts.flows,
+            parts.clock,
+            troubled=lambda text: log.warning("limits are not watched", detail=text),
+        )
+        self.unavailable = WatchUnavailable(
+            parts.store,
+            parts.pilots,
+            parts.exceptions,
+            parts.flows,
+            parts.clock,
+            patience=settings.unavailable_after,
+            every=min(15.0, settings.unavailable_after / 2),
+            troubled=lambda text: log.warning("waiting jobs are not watched", detail=text),
+        )
         self.orders: PassOrders | None = None
         if parts.engine is not None:
             self.orders = PassOrders(
@@ -63,6 +82,8 @@ class KeeperParts:
             "callbacks": self.callbacks.run,
             "faults": self.parts.faults.run,
             "exceptions": self.parts.exceptions.run,
+            "limits": self.limits.run,
+            "unavailable": self.unavailable.run,
             "canaries": self.parts.brakes.storms.run,
         }
         if self.parts.relay is not None:

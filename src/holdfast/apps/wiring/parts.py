@@ -27,6 +27,7 @@ from holdfast.ports.slip_store import SlipStore
 from holdfast.services.act_on_faults import ActOnFaults
 from holdfast.services.act_on_incidents import ActOnIncidents
 from holdfast.services.answer_exceptions import AnswerExceptions
+from holdfast.services.check_constraints import CheckConstraints
 from holdfast.services.choose_worklets import ChooseWorklets
 from holdfast.services.count_chains import CountChains
 from holdfast.services.decide_faults import DecideFaults
@@ -82,6 +83,8 @@ class Parts:
     engine: TemporalFlowEngine | None
     """None: this domain runs jobs only."""
     relay: RelayEnds | None
+    checks: CheckConstraints | None
+    """None: this domain runs jobs only."""
 
 
 def make_parts(settings: Settings) -> Parts:
@@ -165,7 +168,10 @@ def make_parts(settings: Settings) -> Parts:
         folder=FlowFolder(settings.flows),
         engine=engine,
         relay=relay,
+        checks=CheckConstraints(exceptions, flows, engine, clock) if engine is not None else None,
     )
+    if relay is not None:
+        relay.checks = parts.checks
     fault_acts.exlets = acting.exlets = run_exlet(parts, SteerJobs(store, writer, clock, leave_fault))
     return parts
 
@@ -175,7 +181,9 @@ def run_exlet(parts: Parts, steer: SteerJobs) -> RunExlet:
     settings = parts.settings
     mend = MendJobs(parts.writer, steer, parts.clock, settings.ladder_book, settings.budgets.budgets)
     gates = KeepGates(parts.slips)
-    return RunExlet(parts.incidents, parts.store, parts.engine, parts.flows, gates, mend, parts.clock)
+    return RunExlet(
+        parts.incidents, parts.store, parts.engine, parts.flows, gates, mend, parts.clock, checks=parts.checks
+    )
 
 
 def choose_worklets(parts: Parts) -> ChooseWorklets | None:

@@ -17,6 +17,7 @@ from holdfast.services.bind_worklets import BindWorklets
 from holdfast.services.find_outputs import FindOutputs
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_listings import KeepListings
+from holdfast.services.raise_timeouts import RaiseTimeouts
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.submit_flow_jobs import SubmitFlowJobs
 from holdfast.services.submit_jobs import SubmitJobs
@@ -51,6 +52,7 @@ class WorkerParts:
             outputs,
             parts.staging,
             KeepGates(parts.slips),
+            parts.checks,
         )
         self.exlets = run_exlet(parts, steer)
 
@@ -61,6 +63,7 @@ class WorkerParts:
     async def run(self) -> None:
         """Work until cancelled; while Temporal cannot be reached, wait for it."""
         from holdfast.adapters.temporal.activities import Activities
+        from holdfast.adapters.temporal.check_activities import CheckActivities
         from holdfast.adapters.temporal.exlet_activities import ExletActivities
         from holdfast.adapters.temporal.worker import run_worker
 
@@ -71,8 +74,12 @@ class WorkerParts:
             except Transient as error:
                 log.warning("the worker waits", detail=str(error))
                 await asyncio.sleep(1.0)
+        assert self.parts.checks is not None  # noqa: S101 - there is an engine
+        parts = self.parts
+        timeouts = RaiseTimeouts(parts.exceptions, parts.flows, self.engine, parts.clock)
+        checks = CheckActivities(self.parts.checks, timeouts)
         activities = Activities(
-            client, self.parts.store, self.jobs, self.listings, self.worklets, ExletActivities(self.exlets)
+            client, self.parts.store, self.jobs, self.listings, self.worklets, ExletActivities(self.exlets), checks
         )
         python = self.parts.settings.flows is not None
         await run_worker(client, task_queue=self.engine.task_queue, activities=activities, python=python)

@@ -45,5 +45,11 @@ CASE_LEVEL = frozenset({ExceptionType.CASE_PRE, ExceptionType.CASE_POST, Excepti
 ITEM_LEVEL = frozenset(ExceptionType) - CASE_LEVEL
 EXCEPTIONS = frozenset(ExceptionType) - {ExceptionType.SELECTION}
 """The ten of the paper."""
+CONSTRAINTS = frozenset(
+    {ExceptionType.CASE_PRE, ExceptionType.CASE_POST, ExceptionType.ITEM_PRE, ExceptionType.ITEM_POST}
+)
+"""Those for which a case or an item waits until they are answered."""
+RAISED = frozenset({ExceptionType.CASE_EXTERNAL, ExceptionType.ITEM_EXTERNAL})
+"""Those that people raise."""
 EXECUTING = frozenset({ExceptionType.ABORT, ExceptionType.CONSTRAINT_VIOLATION, ExceptionType.ITEM_EXTERNAL})
 """Those whose work item has begun to execute, so that it can be restarted."""

@@ -20,16 +20,19 @@ from dataclasses import replace
 
 from holdfast.domain.flows.case_end import CASE_TIMER
 from holdfast.domain.flows.commands import Command, Outcome, StartTimer
+from holdfast.domain.flows.constraints import case_checked, held_at_start, hold_round
 from holdfast.domain.flows.draft import Draft
 from holdfast.domain.flows.elements import every, nearly_all
 from holdfast.domain.flows.endings import TOO_LARGE, fail_item, give_verdict, result_limit, stop
 from holdfast.domain.flows.events import (
+    CaseChecked,
     CaseEnded,
     Event,
     FilesAppeared,
     FilesListed,
     JobsAccepted,
     JobsEnded,
+    RoundHeld,
     ShardEnded,
     TimerFired,
     Verb,
@@ -40,7 +43,7 @@ from holdfast.domain.flows.fan import Fan, Tally, end_shard
 from holdfast.domain.flows.flow import Late
 from holdfast.domain.flows.flow_pattern import WorkletPattern
 from holdfast.domain.flows.flow_plan import FlowPlan
-from holdfast.domain.flows.flow_run import Ending, FlowRun, Item, ItemState, Phase, Verdict
+from holdfast.domain.flows.flow_run import EndCheck, Ending, FlowRun, Item, ItemState, Phase, Verdict
 from holdfast.domain.flows.rounds import grow, is_watch, listing_names
 from holdfast.domain.flows.scope import size_of
 from holdfast.domain.flows.settle import settle
@@ -49,11 +52,19 @@ from holdfast.domain.flows.verbs import obey
 
 
 def start_run(
-    plan: FlowPlan, *, case: str, at: int, params: Mapping[str, object] | None = None
+    plan: FlowPlan,
+    *,
+    case: str,
+    at: int,
+    params: Mapping[str, object] | None = None,
+    check: EndCheck = EndCheck.NONE,
+    held: tuple[str, ...] = (),
 ) -> tuple[FlowRun, tuple[Command, ...]]:
-    """A new case of a flow, and its first commands. The flow has passed its check."""
+    """A new case of a flow, and its first commands. The flow has passed its check. ``held``: the incidents for which it may not begin yet."""
     given = dict(plan.flow.params) | dict(params or {})
-    draft = Draft(FlowRun(plan=plan, case=case, params=given, started=at), at)
+    run, reports = held_at_start(FlowRun(plan=plan, case=case, params=given, started=at, check=check), held)
+    draft = Draft(run, at)
+    draft.commands += reports
     draft.open_block("", plan.flow.tasks)
     if plan.flow.deadline is not None:
         draft.say(StartTimer(CASE_TIMER, at + 1000 * plan.flow.deadline.seconds))
@@ -104,6 +115,10 @@ def _take(draft: Draft, event: Event) -> None:
             _worklet_bound(draft, event)
         case WorkRefused():
             _refused(draft, event)
+        case RoundHeld():
+            hold_round(draft, event)
+        case CaseChecked():
+            case_checked(draft, event)
         case TimerFired(timer=timer):
             _timer_fired(draft, timer)
         case Verb():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.domain.flows.commands import CancelTimer, FinishCase, Outcome, Report
+from holdfast.domain.flows.commands import CancelTimer, CheckCase, FinishCase, Outcome, Report
 from holdfast.domain.flows.draft import Draft
 from holdfast.domain.flows.endings import end
-from holdfast.domain.flows.flow_run import BEGUN, Ending, Item, ItemState, Phase
+from holdfast.domain.flows.flow_run import BEGUN, EndCheck, Ending, Item, ItemState, Phase
 from holdfast.domain.flows.rounds import run_entry
 from holdfast.domain.flows.scope import filled_map, values_in
 from holdfast.domain.flows.shard_run import MAX_REASON
@@ -21,6 +21,11 @@ def step_case(draft: Draft) -> bool:
     root = [item for item in draft.items.values() if not item.block]
     if run.phase is Phase.RUNNING:
         if run.open or run.holders or not all(item.ended for item in root):
+            return False
+        if run.check in (EndCheck.WANTED, EndCheck.ASKED) and not run.failed:
+            if run.check is EndCheck.WANTED:
+                draft.set(check=EndCheck.ASKED)
+                draft.say(CheckCase(_outputs(draft)))
             return False
         if run.failed:
             draft.set(phase=Phase.COMPENSATING, ending=Ending.FAIL)
@@ -47,6 +52,7 @@ def _step_stopping(draft: Draft) -> bool:
             for item in list(draft.items.values()):
                 draft.put(Item(item.id, item.task, round=item.round, holders=item.holders, changes=item.changes))
             draft.set(phase=Phase.RUNNING, ending=None, reason="", failed=False, restarts=draft.run.restarts + 1)
+            check_anew(draft)
         case Ending.FORCE_COMPLETE:
             _finish(draft, Outcome.FORCED_COMPLETE)
         case Ending.REMOVE:
@@ -81,16 +87,25 @@ def _step_compensating(draft: Draft) -> bool:
     return True
 
 
+def check_anew(draft: Draft) -> None:
+    """What was looked at is not what the case will end as: it is looked at again."""
+    if draft.run.check is EndCheck.DONE:
+        draft.set(check=EndCheck.WANTED)
+
+
 def finish_removed(draft: Draft) -> None:
     """End the case as it is; what was not undone is left so on purpose."""
     _finish(draft, Outcome.REMOVED)
 
 
 def _finish(draft: Draft, outcome: Outcome) -> None:
-    values = values_in(draft, ("",))
     well = outcome in (Outcome.COMPLETED, Outcome.FORCED_COMPLETE)
-    outputs = {**draft.run.outputs, **filled_map(draft.plan.flow.outputs, values)} if well else {}
+    outputs = _outputs(draft) if well else {}
     if draft.plan.flow.deadline is not None:
         draft.say(CancelTimer(CASE_TIMER))
     draft.set(phase=Phase.FINISHED, outcome=outcome, outputs=outputs)
     draft.say(FinishCase(outcome, outputs, draft.run.reason, len(draft.stack)))
+
+
+def _outputs(draft: Draft) -> dict[str, object]:
+    return {**draft.run.outputs, **filled_map(draft.plan.flow.outputs, values_in(draft, ("",)))}

@@ -38,6 +38,8 @@ class WorkOrder:
     """The value of every reference in the task that is not to its own elements."""
     changes: Mapping[str, object] = field(default_factory=dict)
     """Fields of the task that a person or a rule replaced for this round."""
+    checked: bool = False
+    """Whether the round may begin was looked at already."""
     spelt: str = ""
     """The task itself, where no stored flow has it: that of a Python flow. As text, since the order of names in it counts."""
 
@@ -206,6 +208,14 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckCase:
+    """Look whether the case may end as it is; answered by `CaseChecked`."""
+
+    outputs: Mapping[str, object] = field(default_factory=dict)
+    """What it would end with."""
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerVerb:
     """Tell whoever sent a verb what became of it."""
 
@@ -243,6 +253,7 @@ Command = (
     | ContinueWork
     | SignalAncestors
     | Report
+    | CheckCase
     | AnswerVerb
     | FinishCase
 )

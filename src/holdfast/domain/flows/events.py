@@ -112,6 +112,27 @@ class WorkRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundHeld:
+    """A constraint of a round is not met, and what to do about it is being seen to: its item waits until the holder is taken away.
+
+    ``again``: nothing of the round was begun, and it is begun anew then, with the data as they are by then. Otherwise its work has ended, and its item ends then.
+    """
+
+    at: int
+    work: str
+    incident: str
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CaseChecked:
+    """Whether the case may end was looked at; with an incident it waits until the holder is taken away."""
+
+    at: int
+    incident: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     at: int
     timer: str
@@ -175,6 +196,8 @@ Event = (
     | FilesAppeared
     | WorkletBound
     | WorkRefused
+    | RoundHeld
+    | CaseChecked
     | TimerFired
     | Verb
 )

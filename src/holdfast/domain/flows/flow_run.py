@@ -79,6 +79,16 @@ class Ending(StrEnum):
     RESTART = "restart"
 
 
+class EndCheck(StrEnum):
+    """Whether a case may end when all its items have."""
+
+    NONE = ""
+    """Nobody is asked."""
+    WANTED = "wanted"
+    ASKED = "asked"
+    DONE = "done"
+
+
 class Verdict(StrEnum):
     """What an item becomes as soon as its present work has ended, whatever that brings."""
 
@@ -138,6 +148,8 @@ class Item:
     previous: Mapping[str, object] = field(default_factory=dict)
     """What the tasks of a loop's last round came to."""
     timer: bool = False
+    checked: bool = False
+    """Whether it may begin was looked at, and seen to."""
     began: int = field(default=0, compare=False)
     finished: int = field(default=0, compare=False)
     """When its present round began and ended, for people; nothing is decided by it, and it says nothing of what a case came to."""
@@ -230,6 +242,7 @@ class FlowRun:
     outputs: Mapping[str, object] = field(default_factory=dict)
     open: bool = False
     """Of a Python flow: its function has not returned, more items may come."""
+    check: EndCheck = EndCheck.NONE
 
     @property
     def version(self) -> str:
@@ -260,6 +273,8 @@ class FlowRun:
             "outcome": self.outcome.value if self.outcome else None,
             "outputs": self.outputs,
         }
+        if self.check:
+            out["check"] = self.check.value
         return out | {"open": True} if self.open else out
 
     @classmethod
@@ -291,6 +306,7 @@ class FlowRun:
             outcome=Outcome(data["outcome"]) if data["outcome"] else None,
             outputs=data["outputs"],
             open=data.get("open", False),
+            check=EndCheck(data.get("check", "")),
         )
 
 

@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.domain.flows.commands import Command
+from holdfast.domain.flows.constraints import held_at_start
 from holdfast.domain.flows.draft import Draft
 from holdfast.domain.flows.endings import stop
 from holdfast.domain.flows.flow import Flow, Task, WhenFailed
 from holdfast.domain.flows.flow_plan import FlowPlan, plan_flow
-from holdfast.domain.flows.flow_run import Ending, FlowRun, ItemState, Phase
+from holdfast.domain.flows.flow_run import EndCheck, Ending, FlowRun, ItemState, Phase
 from holdfast.domain.flows.flow_version import task_as_plain, task_from_plain
 from holdfast.domain.flows.settle import settle
 from holdfast.domain.flows.shard_run import MAX_REASON
@@ -39,10 +40,16 @@ def grown_tasks(run: FlowRun) -> dict[str, dict[str, Any]]:
 
 
 def start_grown(
-    plan: FlowPlan, *, case: str, at: int, params: Mapping[str, object]
+    plan: FlowPlan,
+    *,
+    case: str,
+    at: int,
+    params: Mapping[str, object],
+    check: EndCheck = EndCheck.NONE,
+    held: tuple[str, ...] = (),
 ) -> tuple[FlowRun, tuple[Command, ...]]:
-    """A new case; it has no items yet."""
-    return FlowRun(plan=plan, case=case, params=dict(params), started=at, open=True), ()
+    """A new case; it has no items yet. ``held``: the incidents for which none may begin yet."""
+    return held_at_start(FlowRun(plan=plan, case=case, params=dict(params), started=at, open=True, check=check), held)
 
 
 def add_task(run: FlowRun, task: Task, at: int) -> tuple[FlowRun, tuple[Command, ...]]:

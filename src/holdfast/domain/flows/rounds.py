@@ -131,6 +131,7 @@ def order_for(draft: Draft, item: Item) -> WorkOrder:
         listings={name: listing for name, (listing, _) in item.listings.items()},
         scope=bound(draft, item, draft.place(item).wants),
         changes=item.changes,
+        checked=item.checked,
         spelt=_spelt(draft, item.task),
     )
 
@@ -188,6 +189,7 @@ def _open_cases(draft: Draft, item: Item, flow: str, count: int, skip: int) -> N
         if isinstance(changed, dict):
             given |= changed
         draft.say(StartCase(order, index, flow, given, draft.holders(item)))
+        order = replace(order, checked=True)  # a round is looked at once, not for each of its elements
 
 
 def _open(

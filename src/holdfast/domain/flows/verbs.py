@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from holdfast.domain.flows.case_end import finish_removed
+from holdfast.domain.flows.case_end import check_anew, finish_removed
 from holdfast.domain.flows.commands import AnswerVerb, CancelWork, Report, SignalAncestors
 from holdfast.domain.flows.compensation import MAX_ENTRIES
 from holdfast.domain.flows.draft import Draft, scoped
@@ -258,6 +258,7 @@ def _redo(draft: Draft, item: Item, verb: Verb) -> str:
         if others + size_of(verb.changes) > MAX_ALL_CHANGES:
             return f"all changes of the case together are larger than {MAX_ALL_CHANGES} bytes"
         item = draft.put(item, changes=verb.changes)
+    check_anew(draft)
     for later in list(_downstream(draft, item)):
         if later.state is not ItemState.WAITING:
             give_verdict(draft, later, Verdict.AGAIN)

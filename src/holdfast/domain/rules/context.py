@@ -50,6 +50,7 @@ FIELDS: tuple[Field, ...] = (
     Field("exception.type", _T, "the exception's type, such as `abort`"),
     Field("exception.task", _T, "the task whose work item it concerns; empty for a case"),
     Field("exception.trigger", _T, "what was raised from outside, by its name"),
+    Field("exception.item", _T, "of a timeout: the work item whose time is over; empty when it is the case's"),
     Field("exception.level", _I, "how many times a ladder has been climbed for it"),
     Field("cause", _T, "the classified reason, such as `memory`; `unknown` when in doubt"),
     Field("confidence", _N, "how sure the classification is, from 0 to 1"),

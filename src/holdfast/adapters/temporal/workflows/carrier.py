@@ -15,12 +15,14 @@ from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError
 
 from holdfast.adapters.temporal.workflows import outside
 from holdfast.adapters.temporal.workflows.outside import Plain
+from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.flows.case_names import case_of, shard_of
 from holdfast.domain.flows.commands import (
     AnswerVerb,
     BindWorklet,
     CancelTimer,
     CancelWork,
+    CheckCase,
     Command,
     ContinueWork,
     FinishCase,
@@ -39,11 +41,13 @@ from holdfast.domain.flows.commands import (
     WatchFiles,
 )
 from holdfast.domain.flows.events import (
+    CaseChecked,
     CaseEnded,
     Event,
     FilesAppeared,
     FilesListed,
     JobsAccepted,
+    RoundHeld,
     Verb,
     VerbKind,
     WorkletBound,
@@ -53,6 +57,7 @@ from holdfast.domain.flows.flow_run import Phase
 from holdfast.domain.flows.messages import as_plain, command_from_plain
 from holdfast.domain.flows.shard_run import ShardCancelled, ShardContinued, ShardGrew, ShardHeld
 
+ITEM_PRE, CASE_POST = ExceptionType.ITEM_PRE.value, ExceptionType.CASE_POST.value
 REPORTS = "reports"
 """The queue of reports; no round has this name, since those have an @ in them."""
 
@@ -86,7 +91,7 @@ class Carrier:
 
     def take(self, command: Command) -> None:
         match command:
-            case Report() | SignalAncestors():
+            case Report() | SignalAncestors() | CheckCase():
                 self._queue(REPORTS, as_plain(command))
             case SubmitJobs(order) | StartCase(order):
                 cases = isinstance(command, StartCase)
@@ -126,6 +131,11 @@ class Carrier:
                 await self._do(command_from_plain(plain), plain["said"])
             except outside.Refused as error:
                 self.inbox.append(WorkRefused(outside.now(), work, str(error)))
+            except outside.HeldBack as held:
+                # What else was said of this round was about work that there is none of.
+                del waiting[1:]
+                self.orders.pop(work, None)
+                self.inbox.append(RoundHeld(outside.now(), work, held.incident, again=True))
             del waiting[0]
         del self.outbox[work]
         self.carriers.discard(work)
@@ -156,6 +166,12 @@ class Carrier:
                 above = self.given.get("parent", {}).get("case") or self.given.get("worklet", {}).get("ancestor")
                 if above:
                     await outside.tell(above, {"type": "Verb", **verb})
+            case CheckCase(outputs):
+                asked = self.tie | {"kind": CASE_POST}
+                held = ""
+                if await outside.ask("has_rules", asked):
+                    held = await outside.do("check_case", asked | {"outputs": dict(outputs), "times": said})
+                self.inbox.append(CaseChecked(outside.now(), held))
             case Report(id_, kind, item, detail):
                 event = {"id": id_, "kind": kind, "item": item, "detail": detail, "at": outside.now()}
                 await outside.do("report", self.tie | event)
@@ -192,11 +208,18 @@ class Carrier:
         batch = self.tie | {"order": as_plain(command.order), "shard": -1, "base": 0}
         batch |= {"first": command.first, "count": command.count, "skip": f"{command.skip:x}"}
         waited_for = command.first + command.count - command.skip.bit_count() if command.wait else 0
-        await outside.do("submit_jobs", batch | {"holders": list(command.holders), "of": waited_for})
+        found = await outside.do("submit_jobs", batch | {"holders": list(command.holders), "of": waited_for})
+        if found and found.get("incident"):
+            raise outside.HeldBack(found["incident"])
         if not command.wait:
             self.inbox.append(JobsAccepted(outside.now(), command.order.work))
 
     async def _start_shard(self, command: StartShard) -> None:
+        order = command.order
+        if self.given.get("checks") and command.shard == 0 and not order.checked and not order.undo:
+            asked = self.tie | {"kind": ITEM_PRE, "task": order.task, "order": as_plain(order)}
+            if await outside.ask("has_rules", asked) and (held := await outside.do("check_round", asked)):
+                raise outside.HeldBack(held)
         start: Plain = {"first": command.first, "count": command.count, "skip": f"{command.skip:x}"}
         start |= {"holders": list(command.holders), "wait": command.wait, "open": command.open}
         given: Plain = {"tie": self.tie, "order": as_plain(command.order), "shard": command.shard}
@@ -212,7 +235,12 @@ class Carrier:
         except outside.Refused as error:
             self.inbox.append(CaseEnded(outside.now(), work, index, well=False, reason=str(error)))
             return
+        if found.get("incident"):
+            raise outside.HeldBack(found["incident"])
         given: Plain = {name: self.given[name] for name in ("tenant", "owner", "limits")}
+        given |= {name: self.given[name] for name in ("checks",) if name in self.given}
+        if found.get("held"):
+            given["held"] = found["held"]
         given |= {"case": case_of(self.case, work, index), "flow": found["flow"], "params": found["params"]}
         given |= {"parent": {"case": self.case, "work": work, "index": index}}
         given |= {"holders": list(command.holders), "above": self._above()}

@@ -16,6 +16,7 @@ from holdfast.adapters.temporal.workflows import outside
 from holdfast.adapters.temporal.workflows.carrier import Carrier
 from holdfast.adapters.temporal.workflows.outside import Plain
 from holdfast.domain.exlets.exlet_run import WorkletEnded, event_as_plain
+from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.flows.advance import advance, start_run, undo_run
 from holdfast.domain.flows.commands import (
     AnswerVerb,
@@ -30,13 +31,15 @@ from holdfast.domain.flows.events import (
     CaseEnded,
     Event,
     JobsEnded,
+    RoundHeld,
+    ShardEnded,
     TimerFired,
     Verb,
     VerbKind,
     WorkRefused,
 )
 from holdfast.domain.flows.flow_plan import FlowPlan
-from holdfast.domain.flows.flow_run import FlowRun, Phase, fan_of
+from holdfast.domain.flows.flow_run import EndCheck, FlowRun, ItemState, Phase, fan_of, item_at
 from holdfast.domain.flows.flow_version import flow_from_plain, planned
 from holdfast.domain.flows.messages import as_plain, command_from_plain, event_from_plain
 
@@ -62,6 +65,9 @@ class CaseWorkflow:
             finish = command_from_plain(given["finish"])
             assert isinstance(finish, FinishCase)  # noqa: S101 - nothing else is put there
             self.finish = finish
+        self.checking: dict[str, Event] = {}
+        """The last ends of rounds, until it is known whether they may end; no run gives way to a new one meanwhile."""
+        self.looked_at: set[str] = set()
         self.news = 0
         self.standing = ""
         self.woken = False
@@ -90,7 +96,14 @@ class CaseWorkflow:
         return planned(flow_from_plain(json.loads(given["flow"])))
 
     def _start(self, plan: FlowPlan, given: Plain) -> tuple[FlowRun, tuple[Command, ...]]:
-        return start_run(plan, case=given["case"], at=outside.now(), params=given.get("params", {}))
+        return start_run(
+            plan, case=given["case"], at=outside.now(), params=given.get("params", {}), **self._checked(given)
+        )
+
+    def _checked(self, given: Plain) -> Plain:
+        """Whether the case's end is looked at, and the incidents for which it may not begin yet."""
+        check = EndCheck.WANTED if given.get("checks") else EndCheck.NONE
+        return {"check": check, "held": tuple(given.get("held", ()))}
 
     async def _loop(self, given: Plain) -> Plain:
         self.carrier.resume()
@@ -148,16 +161,45 @@ class CaseWorkflow:
         return (done and workflow.all_handlers_finished()) or self._may_continue(limit)
 
     def _may_continue(self, limit: int) -> bool:
-        return outside.too_long(limit) and workflow.all_handlers_finished()
+        return not self.checking and outside.too_long(limit) and workflow.all_handlers_finished()
 
     def _look_at_length(self, limit: int) -> None:
         """A case that can continue at any time need not be looked after."""
 
     def _take(self, event: Event) -> None:
+        if isinstance(event, ShardEnded | CaseEnded) and self._ends_round(event):
+            self.checking[event.work] = event
+            self.tasks.spawn(self._check_end(event))
+            return
         self.flow_run, commands = advance(self.flow_run, event)
         self._perform(commands)
         if isinstance(event, JobsEnded | CaseEnded | WorkRefused):
             self._forget_ended()
+
+    def _ends_round(self, event: ShardEnded | CaseEnded) -> bool:
+        """Whether this is the last end of a round that completes, at which nobody has looked yet."""
+        if not self.given.get("checks") or event.work in self.looked_at:
+            return False
+        item = item_at(self.flow_run.items, event.work)
+        if item is None or item.verdict is not None or self.flow_run.phase is not Phase.RUNNING:
+            return False
+        after = advance(self.flow_run, event)[0].items.get(item.id)
+        return after is not None and after.round == item.round and after.state is ItemState.COMPLETED
+
+    async def _check_end(self, event: ShardEnded | CaseEnded) -> None:
+        """Ask whether a round that shards or sub-cases have done may end; the end is taken in when that is known."""
+        item = item_at(self.flow_run.items, event.work)
+        if item is not None:
+            order = {"work": item.work, "item": item.id, "task": item.task}
+            asked = self.tie | {"kind": ExceptionType.ITEM_POST.value, "task": item.task, "order": order}
+            if await outside.ask("has_rules", asked):
+                data = {"outputs": dict(event.outputs)} if isinstance(event, CaseEnded) else {"bad": event.bad}
+                held = await outside.do("check_round", asked | {"data": data})
+                if held:
+                    self.inbox.append(RoundHeld(outside.now(), event.work, held))
+        self.looked_at.add(event.work)
+        del self.checking[event.work]
+        self.inbox.append(event)
 
     def _forget_ended(self) -> None:
         for work in [work for work in self.carrier.orders if not self._waits_for(work)]:
@@ -239,6 +281,8 @@ class CaseWorkflow:
                     continue
                 batch = self.tie | {"order": known["order"], "shard": -1, "base": 0} | self._own(work)
                 found = await outside.do("check_jobs", batch, seconds=600)
+                if held := found.pop("incident", ""):
+                    self.inbox.append(RoundHeld(outside.now(), work, held))
                 self.inbox.append(event_from_plain({**found, "type": "JobsEnded", "at": outside.now(), "work": work}))
 
     def _own(self, work: str) -> Plain:

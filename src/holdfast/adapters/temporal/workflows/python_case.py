@@ -73,7 +73,7 @@ class PythonCaseWorkflow(Growing, CaseWorkflow):
 
     def _start(self, plan: FlowPlan, given: Plain) -> tuple[FlowRun, tuple[Command, ...]]:
         params = {**self.flow.params, **given.get("params", {})}
-        return start_grown(plan, case=given["case"], at=outside.now(), params=params)
+        return start_grown(plan, case=given["case"], at=outside.now(), params=params, **self._checked(given))
 
     def _may_continue(self, limit: int) -> bool:
         ready = self.resting or (not self.flow_run.open and outside.too_long(limit))

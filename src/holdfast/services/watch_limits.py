@@ -1,0 +1,101 @@
+"""Raises a constraint violation for a job that runs past what was expected of it (paper P1: something that must hold during execution does not).
+
+What a pilot tells of a running job today is that it runs; so the limit that is watched is its time. It is raised when the expected runtime has passed, and again
+each time that twice as long has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.jobs.job_document import JobDocument, State
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import NotFound, PortError
+from holdfast.ports.job_store import JobQuery, JobStore
+from holdfast.services.answer_exceptions import AnswerExceptions
+from holdfast.services.job_context import job_context, place_of
+from holdfast.services.keep_flows import KeepFlows
+from holdfast.services.raised import Raised
+
+KIND = ExceptionType.CONSTRAINT_VIOLATION
+PAGE = 1000
+
+
+@dataclass(slots=True)
+class WatchLimits:
+    """The service; incidents are create-only, so any number of these may run."""
+
+    store: JobStore
+    answers: AnswerExceptions
+    flows: KeepFlows
+    clock: Clock
+    every: float = 5.0
+    troubled: Callable[[str], None] = lambda _text: None
+    raised: int = 0
+    _told: set[str] = field(default_factory=set)
+    """What was raised before: it is not sent to the store again."""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except PortError as error:
+                self.troubled(str(error))
+            await asyncio.sleep(self.every)
+
+    async def look(self) -> None:
+        """Raise every limit that was passed since the last look."""
+        await self.answers.get_ready()
+        now = self.clock.now()
+        told: set[str] = set()
+        query = JobQuery(states=frozenset({State.RUNNING}), at_most={"overdue": now})
+        cursor: str | None = None
+        while True:
+            page = await self.store.search(query, sort="overdue", limit=PAGE, cursor=cursor)
+            fresh = []
+            for stored in page.jobs:
+                found = await self._raise(stored.document, now)
+                if found is not None:
+                    told.add(found.id)
+                    fresh += [] if found.id in self._told else [found]
+            self.raised += sum(not one.ignored for one in await self.answers.answer(fresh))
+            cursor = page.cursor
+            if cursor is None:
+                self._told = told
+                return
+
+    async def _raise(self, document: JobDocument, now: int) -> Raised | None:
+        claim, expected = document.claim, document.expected_runtime
+        if claim is None or not expected:
+            return None
+        place = place_of(document)
+        name = await self._flow(document)
+        if not self.answers.wanted(document.tenant, name, KIND, place.get("task", "")):
+            return None
+        ran = (now - claim.granted) / 1000
+        times = 1
+        while 2 * times * expected <= ran:
+            times *= 2
+        context = job_context(document, now)
+        context["evidence"] = {
+            "wall_time": ran,
+            "time_limit": float(expected),
+            "node": claim.host,
+            "more": {"limit": "expected-runtime", "times": times},
+        }
+        context["host"] = {"name": claim.host}
+        event = f"runtime-{claim.id}-{times}"
+        return Raised(
+            KIND, document.tenant, document.owner, event, now, flow_name=name, cause="time", context=context, **place
+        )
+
+    async def _flow(self, document: JobDocument) -> str:
+        if document.tie is None:
+            return ""
+        try:
+            return (await self.flows.plan(document.tenant, document.tie.flow)).flow.name
+        except NotFound:
+            return ""

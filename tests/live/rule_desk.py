@@ -1,0 +1,99 @@
+"""Rules as people write and promote them while everything runs, for tests on real cases."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tests.live.case_site import TENANT, CaseSite
+from tests.server.running import until
+
+from holdfast.adapters.cel.conditions import CelConditions
+from holdfast.adapters.cel.sandbox import CelSandbox
+from holdfast.adapters.system.clock import RandomIds, SystemClock
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.rules.rule_set import Level, RuleSetId
+from holdfast.domain.rules.rule_tree import Conclusion
+from holdfast.formats.yaml_flow import read_flow_text
+from holdfast.services.edit_rules import Draft, Edited, EditRules
+from holdfast.services.keep_rules import KeepRules
+
+
+async def add_rule(
+    site: CaseSite,
+    flow: str,
+    kind: ExceptionType,
+    condition: str,
+    *steps: Mapping[str, object],
+    task: str = "",
+    true: Mapping[str, Any] | None = None,
+    words: str = "",
+    active: bool = True,
+) -> str:
+    """A rule of a flow's rule set; ``true``: a context for which its condition holds, its cornerstone."""
+    sandbox = CelSandbox()
+    try:
+        parts = site.server.services.parts
+        edit = EditRules(KeepRules(parts.slips), CelConditions(), sandbox, SystemClock(), RandomIds().claim)
+        name = RuleSetId(TENANT, Level.FLOW, flow)
+        draft = Draft(
+            name,
+            kind,
+            task,
+            condition,
+            Conclusion(steps=steps),
+            f"i{time.time_ns()}",
+            dict(true or {}),
+            description=words,
+        )
+        made = await edit.add(draft, by="ann", confirmed=True)
+        assert isinstance(made, Edited), made
+        if active:
+            assert isinstance(await edit.promote(name, made.rule, by="ben"), Edited)
+    finally:
+        await sandbox.close()
+    await known(site, name, made.rule)
+    return made.rule
+
+
+async def known(site: CaseSite, name: RuleSetId, rule: str) -> None:
+    """Wait until every process here goes by the rule: the copies are at most half a second old."""
+    assert site.worker is not None
+    for parts in (site.server.services.parts, site.worker.parts):
+        cache = parts.exceptions.rules
+
+        async def there(cache: Any = cache) -> bool:
+            await cache.refresh()
+            return cache.known(name).find(rule) is not None
+
+        await until(there, "the rule")
+
+
+async def stored(site: CaseSite, text: str) -> str:
+    read = read_flow_text(text)
+    assert read.flow is not None, read.problems
+    return await site.server.services.parts.flows.put(read.flow, tenant=TENANT)
+
+
+async def incidents(site: CaseSite, case: str) -> list[dict[str, Any]]:
+    """All incidents of a case, the newest first."""
+    await site.server.refresh()
+    person = site.server.person("viewer", tenant=TENANT)
+    found: list[dict[str, Any]] = (await person.get("/v1/incidents", params={"case": case})).json()["incidents"]
+    return found
+
+
+async def incident(site: CaseSite, case: str, *states: str, kind: str = "") -> dict[str, Any]:
+    """An incident of a case, whole, as soon as it stands so."""
+    person = site.server.person("viewer", tenant=TENANT)
+
+    async def there() -> str | None:
+        for one in await incidents(site, case):
+            if one["state"] in states and kind in ("", one["type"]):
+                return str(one["id"])
+        return None
+
+    name = await until(there, f"an incident that is {states}", 60)
+    whole: dict[str, Any] = (await person.get(f"/v1/incidents/{name}")).json()
+    return whole
