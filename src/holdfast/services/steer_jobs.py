@@ -139,7 +139,8 @@ class SteerJobs:
         for job, answer in zip(jobs, answers, strict=True):
             if isinstance(answer, Unsettled):
                 raise Transient(f"the store did not settle job {job}: {answer.detail}")
-            if verb == "cancel" and isinstance(answer, Settled) and before[job].claim is not None:
+            # What was cancelled already, perhaps by an earlier try of this very call, was not looked at.
+            if verb == "cancel" and isinstance(answer, Settled) and job in before and before[job].claim is not None:
                 await self.order(before[job], "cancel")
 
     async def order(self, document: JobDocument, what: str, **body: object) -> None:
