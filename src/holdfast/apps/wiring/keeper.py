@@ -8,10 +8,13 @@ from typing import Any
 import structlog
 
 from holdfast.adapters.prometheus.metrics import Sample
-from holdfast.apps.wiring.parts import Parts
+from holdfast.apps.wiring.parts import Parts, run_exlet
+from holdfast.domain.jobs.claim import leave_fault
+from holdfast.services.close_faults import CloseFaults
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.pass_orders import PassOrders
 from holdfast.services.send_callbacks import SendCallbacks
+from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.watch_forgotten import WatchForgotten
 from holdfast.services.watch_limits import WatchLimits
 from holdfast.services.watch_orphans import WatchOrphans
@@ -66,6 +69,14 @@ class KeeperParts:
             every=min(15.0, settings.unavailable_after / 2),
             troubled=lambda text: log.warning("waiting jobs are not watched", detail=text),
         )
+        steer = SteerJobs(parts.store, parts.writer, parts.clock, leave_fault)
+        self.closing = CloseFaults(
+            parts.incidents,
+            parts.store,
+            run_exlet(parts, steer),
+            parts.clock,
+            troubled=lambda text: log.warning("incidents wait to be closed", detail=text),
+        )
         self.orders: PassOrders | None = None
         if parts.engine is not None:
             self.orders = PassOrders(
@@ -85,6 +96,7 @@ class KeeperParts:
             "limits": self.limits.run,
             "unavailable": self.unavailable.run,
             "canaries": self.parts.brakes.storms.run,
+            "closing": self.closing.run,
         }
         if self.parts.relay is not None:
             loops["relay"] = self.parts.relay.run

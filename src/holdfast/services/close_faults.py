@@ -1,0 +1,96 @@
+"""Brings incidents to their end whose fault was answered by someone who died before they could say so.
+
+The answer to a fault is one write on its job, and what the job is after it is no fault any more: nobody looks for it again. What may be missing is the document
+that the step is over, where the incident stands, and of a ladder that has come to its end the word to the case. All of it is repeated here, under the same ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.domain.exlets.exlet import is_one_write
+from holdfast.domain.exlets.exlet_plain import exlet_from_plain
+from holdfast.domain.exlets.exlet_run import RunState, StepState
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.faults.house_policy import Course
+from holdfast.domain.faults.incident import Decision, Incident, IncidentState, Standing
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import PortError
+from holdfast.ports.incident_store import IncidentQuery, IncidentStore
+from holdfast.ports.job_store import JobStore
+from holdfast.services.fault_incident import is_about
+from holdfast.services.run_exlet import RunExlet
+
+BULK = 200
+_STATES = {
+    Course.RETRY.value: IncidentState.COMPLETE,
+    Course.HOLD.value: IncidentState.HELD,
+    Course.FAIL.value: IncidentState.FAILED,
+}
+
+
+@dataclass(slots=True)
+class CloseFaults:
+    """The service; every keeper runs it."""
+
+    incidents: IncidentStore
+    store: JobStore
+    exlets: RunExlet
+    clock: Clock
+    every: float = 15.0
+    troubled: Callable[[str], None] = lambda _text: None
+    closed: int = 0
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except PortError as error:
+                self.troubled(str(error))
+            await asyncio.sleep(self.every)
+
+    async def look(self) -> None:
+        """Go through the incidents of faults that are open and overdue."""
+        query = IncidentQuery(
+            kind=ExceptionType.ABORT.value, states=frozenset({IncidentState.OPEN}), due=self.clock.now()
+        )
+        cursor: str | None = None
+        while True:
+            page = await self.incidents.find(query, sort="due", limit=BULK, cursor=cursor)
+            standings = {one.standing.id: one.standing for one in page.found if one.standing.job}
+            known = await self.incidents.get_incidents(list(standings))
+            jobs = await self.store.get([one.job for one in standings.values()])
+            for name, incident in known.items():
+                stored = jobs.get(incident.job)
+                if stored is None or not is_about(incident, stored.document):
+                    await self._close(incident, standings[name])
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def _close(self, incident: Incident, standing: Standing) -> None:
+        decision = await self.incidents.get_decision(incident.id, max(1, standing.n))
+        if decision is None:
+            await self._move(standing, IncidentState.COMPLETE, "the job went on before anything was decided")
+        elif decision.exlet is None:
+            words = str(decision.detail.get("words", ""))
+            await self._move(standing, _STATES.get(decision.verdict, IncidentState.COMPLETE), words)
+        elif is_one_write(exlet_from_plain(decision.exlet), of_case=bool(incident.case)):
+            await self._repeat(incident, decision)
+        else:
+            await self._move(standing, IncidentState.HELD, "the job went on before its exlet began")
+        self.closed += 1
+
+    async def _repeat(self, incident: Incident, decision: Decision) -> None:
+        """What took place is found by the step's id, and is not done a second time."""
+        end = await self.exlets.do_step(incident.id, decision.n, 0)
+        state = RunState.COMPLETE if end.state is StepState.DONE else RunState.FAILED
+        await self.exlets.finish(incident.id, decision.n, state, reason=end.detail)
+
+    async def _move(self, standing: Standing, state: IncidentState, words: str) -> None:
+        known = (await self.incidents.get_standings([standing.id])).get(standing.id)
+        if known is not None and known.standing.state is IncidentState.OPEN:
+            moved = known.standing.moved(state, now=self.clock.now(), n=max(1, standing.n), note=words)
+            await self.incidents.put_standings([(moved, known.version)])
