@@ -110,7 +110,7 @@ exlet-schema:
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
-# Measure: claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, executor, rules, opensearch_adapter, sql_adapter.
+# Measure: claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, chunks, executor, rules, opensearch_adapter, sql_adapter.
 bench name *args:
     eval "$(scripts/servers env)" && uv run python -m bench.{{ name }} {{ args }}
 
@@ -122,6 +122,7 @@ bench-smoke:
     BENCH_SMOKE=1 just bench flow_scale --shared --jobs 1000 --no-kill
     BENCH_SMOKE=1 just bench durable --shared --jobs 600 --bare 10 --rounds 1
     BENCH_SMOKE=1 just bench start_latency --shared --rounds 2
+    BENCH_SMOKE=1 just bench chunks --jobs 2000 --rounds 1
     BENCH_SMOKE=1 just bench executor --calls 200 --rounds 1
     BENCH_SMOKE=1 just bench storm --shared --jobs 300 --watch 10
     BENCH_SMOKE=1 just bench rules --rules 1000 --decisions 200 --added 3
