@@ -118,8 +118,8 @@ class FakeCases:
             case ("GET", "cases", [case]) if case in self.states:
                 states = self.states[case]
                 return 200, states.pop(0) if len(states) > 1 else states[0]
-            case ("GET", "cases", [case, "history"]) if case in self.states:
-                return 200, {"history": self.history, "cursor": None}
+            case ("GET", "cases", [case, "story"]) if case in self.states:
+                return 200, {"story": self.history, "cursor": None}
         return 404, f"there is no {asked.path}"
 
 

@@ -23,6 +23,7 @@ from holdfast.client.functions import NotCallable
 from holdfast.client.holdfast_client import HoldfastClient
 from holdfast.client.job_future import JobFuture
 from holdfast.client.running import fire, run
+from holdfast.client.script_case import CaseRemoved, ItemFailed, ScriptCase, case
 from holdfast.client.settings import find_settings
 from holdfast.client.submission import submit_many
 from holdfast.client.trial import Patience
@@ -38,10 +39,12 @@ __all__ = [
     "CallOptions",
     "CaseFailed",
     "CaseHandle",
+    "CaseRemoved",
     "ClientError",
     "Conflict",
     "Executor",
     "HoldfastClient",
+    "ItemFailed",
     "JobFailed",
     "JobFuture",
     "NotAllowed",
@@ -50,8 +53,10 @@ __all__ = [
     "Patience",
     "RemoteError",
     "ResultUnreachable",
+    "ScriptCase",
     "TimedOut",
     "Unavailable",
+    "case",
     "find_settings",
     "fire",
     "run",

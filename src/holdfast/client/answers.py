@@ -246,6 +246,19 @@ class Happening(TypedDict):
     words: str
 
 
+class StoryLine(Happening):
+    """One line of a case's whole story."""
+
+    incident: str
+
+
+class StoryPage(NamedTuple):
+    """Some of a case's story, the oldest first, and where to go on; no cursor: this was the last."""
+
+    story: list[StoryLine]
+    cursor: str | None
+
+
 class CasePage(NamedTuple):
     """Some of the cases found, the newest first, and where to go on; no cursor: this was the last."""
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from holdfast.client.answers import Case, CasePage, CaseWhole, HistoryPage, StartedCase, StoredFlow
+from holdfast.client.answers import Case, CasePage, CaseWhole, HistoryPage, StartedCase, StoredFlow, StoryPage
 from holdfast.client.calls import Call, Filters, Json, document, new_key, query_of
 
 
@@ -80,6 +80,17 @@ def raise_exception(
     """Raise an exception for a case: one that is offered, or a new one; its key makes the repeat safe."""
     body = {"trigger": trigger, "new": new, "item": item, "reason": reason, "id": key or new_key()}
     return Call("POST", _place(name, "/triggers"), document, body=orjson.dumps(body))
+
+
+def story(name: str, *, limit: int | None = None, cursor: str | None = None) -> Call[StoryPage]:
+    """Everything that is known of a case, of any engine, the oldest first."""
+    query = [(key, str(value)) for key, value in (("limit", limit), ("cursor", cursor)) if value is not None]
+
+    def read(answer: httpx.Response) -> StoryPage:
+        whole = document(answer)
+        return StoryPage(whole.get("story", []), whole.get("cursor"))
+
+    return Call("GET", _place(name, "/story"), read, query)
 
 
 def verb(name: str, kind: str, *, item: str = "", key: str | None = None, **more: object) -> Call[Json]:

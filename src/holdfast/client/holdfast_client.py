@@ -28,6 +28,7 @@ from holdfast.client.answers import (
     StartedCase,
     StoredFlow,
     Story,
+    StoryPage,
 )
 from holdfast.client.calls import Call, Filters, Json
 from holdfast.client.connection import HangUp, Servers, new_client_options
@@ -237,6 +238,10 @@ class HoldfastClient:
 
     def history(self, case: str, *, limit: int | None = None, cursor: str | None = None) -> HistoryPage:
         return self.send(case_calls.history(case, limit=limit, cursor=cursor))
+
+    def case_story(self, case: str, *, limit: int | None = None, cursor: str | None = None) -> StoryPage:
+        """Everything that is known of a case, its engine's log and the exception service's together."""
+        return self.send(case_calls.story(case, limit=limit, cursor=cursor))
 
     def find_incidents(
         self, filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None

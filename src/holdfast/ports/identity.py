@@ -16,6 +16,8 @@ class Role(StrEnum):
     APPROVER = "approver"
     """Agree to what another person asks for, where one person alone is not enough."""
     ADMINISTRATOR = "administrator"
+    ENGINE = "engine"
+    """Report the cases of another engine, whosever they are, and obey orders for them."""
     ENROL = "enrol"
     """Register a pilot, and nothing else."""
     PILOT = "pilot"
@@ -23,12 +25,13 @@ class Role(StrEnum):
 
 IMPLIED: dict[Role, frozenset[Role]] = {
     Role.VIEWER: frozenset({Role.VIEWER}),
-    Role.SUBMITTER: frozenset({Role.SUBMITTER, Role.VIEWER}),
-    Role.OPERATOR: frozenset({Role.OPERATOR, Role.SUBMITTER, Role.VIEWER}),
+    Role.SUBMITTER: frozenset({Role.SUBMITTER, Role.VIEWER, Role.ENGINE}),
+    Role.OPERATOR: frozenset({Role.OPERATOR, Role.SUBMITTER, Role.VIEWER, Role.ENGINE}),
     Role.APPROVER: frozenset({Role.APPROVER, Role.VIEWER}),
     Role.ADMINISTRATOR: frozenset(
-        {Role.ADMINISTRATOR, Role.APPROVER, Role.OPERATOR, Role.SUBMITTER, Role.VIEWER, Role.ENROL}
+        {Role.ADMINISTRATOR, Role.APPROVER, Role.OPERATOR, Role.SUBMITTER, Role.VIEWER, Role.ENGINE, Role.ENROL}
     ),
+    Role.ENGINE: frozenset({Role.ENGINE}),
     Role.ENROL: frozenset({Role.ENROL}),
     Role.PILOT: frozenset({Role.PILOT}),
 }

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from holdfast.domain.exlets.engine_order import SETTLING, EngineOrder, Outcome
 from holdfast.domain.exlets.exlet import Exlet, actions_of, is_one_write
 from holdfast.domain.exlets.exlet_run import RunState, StepState
+from holdfast.domain.exlets.primitive import worklets_of
 from holdfast.domain.faults.audit import Note
 from holdfast.domain.faults.brakes import Refused as Braked
 from holdfast.domain.faults.brakes import Request
-from holdfast.domain.faults.incident import CLOSED, Decision, Incident, IncidentState, Standing
+from holdfast.domain.faults.incident import CLOSED, OWN_ENGINE, Decision, Incident, IncidentState, Standing
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import Transient
+from holdfast.ports.errors import NotFound, Transient
 from holdfast.ports.exlet_engine import ExletEngine
-from holdfast.ports.incident_store import IncidentStore
+from holdfast.ports.incident_store import IncidentQuery, IncidentStore
 from holdfast.services.keep_audit import KeepAudit
 from holdfast.services.lease_brakes import LeaseBrakes
+from holdfast.services.order_engines import Answer, Unanswered
 from holdfast.services.run_exlet import RunExlet
 
 NOBODY = "this domain cannot carry it out"
+MOST_SETTLED = 100
 
 
 class Did(StrEnum):
@@ -89,7 +94,8 @@ class ActOnIncidents:
             (said,) = await self.brakes.permit([request])
             if isinstance(said, Braked):
                 return await self._put_off(incident, decision, said)
-        if self.exlets is None or (self.engine is None and not is_one_write(exlet, of_case=bool(incident.case))):
+        at_once = self._at_once(incident, exlet)
+        if self.exlets is None or (self.engine is None and not at_once):
             return await self._put_off(incident, decision, None)
         if self.audit is not None:
             # First the entry, then the act.
@@ -102,18 +108,53 @@ class ActOnIncidents:
             why, on = str(decision.detail.get("words", "")), incident.job or incident.case
             what = "rule.act" if request is not None else "exlet.launch"
             await self.audit.write(incident.tenant, [Note(decision.by, what, on, why, acts)])
-        if is_one_write(exlet, of_case=bool(incident.case)):
-            end = await self.exlets.do_step(incident.id, decision.n, 0)
-            done = end.state is StepState.DONE
-            state = RunState.COMPLETE if done else RunState.FAILED
-            await self.exlets.finish(incident.id, decision.n, state, reason=end.detail)
-            return Acted(Did.DONE if done else Did.REFUSED, end.detail)
-        assert self.engine is not None  # noqa: S101 - looked at above
         words = ", ".join(actions_of(exlet.steps))
+        if at_once:
+            try:
+                return await self._do_it(self.exlets, incident.id, decision.n)
+            except Unanswered:
+                # The order stands; when it is answered, `go_on` does the rest.
+                await self.note(incident.id, decision.n, IncidentState.ACTING, words)
+                return Acted(Did.BEGUN, words)
+        assert self.engine is not None  # noqa: S101 - looked at above
         # Noted first: an exlet that is quickly over says itself where the incident stands then.
         await self.note(incident.id, decision.n, IncidentState.ACTING, words)
         await self.engine.start_exlet(incident.id, decision.n, tenant=incident.tenant, owner=incident.owner)
         return Acted(Did.BEGUN, words)
+
+    def _at_once(self, incident: Incident, exlet: Exlet) -> bool:
+        """Whether no workflow is needed for it. What another engine is to do takes as long as that engine takes, so it has one where there is a place for it."""
+        if incident.engine != OWN_ENGINE:
+            return self.engine is None and len(exlet.steps) == 1 and not worklets_of(exlet.steps[0].do)
+        return is_one_write(exlet, of_case=bool(incident.case))
+
+    async def _do_it(self, exlets: RunExlet, incident: str, n: int) -> Acted:
+        end = await exlets.do_step(incident, n, 0)
+        done = end.state is StepState.DONE
+        state = RunState.COMPLETE if done else RunState.FAILED
+        await exlets.finish(incident, n, state, reason=end.detail)
+        return Acted(Did.DONE if done else Did.REFUSED, end.detail)
+
+    async def go_on(self, order: EngineOrder, answer: Answer) -> None:
+        """Another engine has answered: the step that ordered it is over, if there is no workflow that waits for it. What a person has settled waits for nobody any more."""
+        if not order.step:
+            if answer.outcome is Outcome.DONE and order.item and order.verb in SETTLING:
+                await self._settled_by(order)
+        elif self.engine is None and self.exlets is not None:
+            incident, n, _ = order.step.split(":")
+            with suppress(NotFound, Unanswered):
+                await self._do_it(self.exlets, incident, int(n))
+
+    async def _settled_by(self, order: EngineOrder) -> None:
+        query = IncidentQuery(case=order.case, item=order.item, states=frozenset({IncidentState.HELD}))
+        page = await self.incidents.find(query, limit=MOST_SETTLED)
+        words, now = f"{order.by}: {order.verb}", self.clock.now()
+        moved = [
+            (one.standing.moved(IncidentState.COMPLETE, now=now, n=one.standing.n, note=words), one.version)
+            for one in page.found
+        ]
+        if moved:
+            await self.incidents.put_standings(moved)
 
     async def _put_off(self, incident: Incident, decision: Decision, said: Braked | None) -> Acted:
         """It is not done now: later by itself, or when a person has looked."""

@@ -56,6 +56,7 @@ from holdfast.domain.flows.expression import Path, inside
 from holdfast.domain.flows.flow_version import flow_as_plain
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Conflict, NotFound, Permanent, Transient
+from holdfast.ports.exception_engine import ExceptionEngine
 from holdfast.ports.flow_engine import CaseStart, FlowEngine
 from holdfast.ports.incident_store import IncidentStore
 from holdfast.ports.job_store import JobStore, Record, Written
@@ -121,8 +122,10 @@ class RunExlet:
     others: Mapping[Action, Performer] = field(default_factory=dict)
     checks: CaseChecks | None = None
     """Asked whether a worklet's case may begin."""
-    engines: Mapping[str, FlowEngine] = field(default_factory=dict)
-    """Other engines that report exceptions, by the name that their incidents bear."""
+    elsewhere: ExceptionEngine | None = None
+    """All engines that are not ours."""
+    abroad: Performer | None = None
+    """Carries out what is done to their cases."""
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -264,6 +267,8 @@ class RunExlet:
     async def perform(self, ask: Ask) -> Outcome:
         """Do what a step says; whoever calls this has written that it begins."""
         do, incident = ask.do, ask.incident
+        if incident.engine != OWN_ENGINE and self.abroad is not None and not isinstance(do, Notify):
+            return await self.abroad(ask)
         if do.action in self.others:
             return await self.others[do.action](ask)
         match do:
@@ -338,9 +343,9 @@ class RunExlet:
             return Outcome(done=False, detail="the case has ended")
         return Outcome(answer.accepted, answer.detail)
 
-    async def _engine_of(self, incident: Incident) -> FlowEngine:
+    async def _engine_of(self, incident: Incident) -> ExceptionEngine:
         """The engine of the incident's case, which must be one of its tenant's. `NotFound` for all others: nobody learns of another's cases."""
-        engine = self._engine() if incident.engine == OWN_ENGINE else self.engines.get(incident.engine)
+        engine: ExceptionEngine | None = self._engine() if incident.engine == OWN_ENGINE else self.elsewhere
         if engine is None:
             raise Permanent(f"nothing here speaks with the engine {incident.engine}")
         if (await engine.describe(incident.case)).tenant != incident.tenant:
@@ -383,7 +388,8 @@ class RunExlet:
             plain = flow_as_plain(plan.flow)
             known = plan.flow.params
             check_params(known.keys(), [name for name, default in known.items() if default is None], params)
-        tie = {"exlet": run_name(incident.id, ask.n), "step": ask.step, "place": place, "ancestor": incident.case}
+        above = incident.case if incident.engine == OWN_ENGINE else ""
+        tie = {"exlet": run_name(incident.id, ask.n), "step": ask.step, "place": place, "ancestor": above}
         case = worklet_case(incident.id, ask.n, ask.step, place)
         name = plan.flow.name
         held: tuple[str, ...] = ()

@@ -14,10 +14,11 @@ from holdfast.apps.cli.run import CASE
 from holdfast.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from holdfast.client.answers import CaseWhole, Happening
+    from holdfast.client.answers import CaseWhole, StoryLine
 
 PAGE = 1000
-BAD = frozenset({"refused", "trouble"})
+BAD = frozenset({"refused", "trouble", "incident"})
+TOLD = frozenset({"report", "Verb", "decision", "order", "audit"})
 
 
 def history(
@@ -26,7 +27,7 @@ def history(
     item: Annotated[str | None, typer.Option("--item", metavar="ITEM", help="Only of this item.")] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many lines.")] = 1000,
 ) -> None:
-    """Tell what happened to a case: what was submitted, what ended how, who asked for what.
+    """Tell what happened to a case of any engine: its engine's log, what went wrong, what was decided and done, who asked for what.
 
     holdfast history 4f1c9d2a
     """
@@ -42,18 +43,18 @@ def history(
         session.out.say(f"There is more; --limit shows more than {limit:,} lines.")
 
 
-def _read(session: Session, case: str, item: str | None, limit: int) -> tuple[list[Happening], bool]:
-    found: list[Happening] = []
+def _read(session: Session, case: str, item: str | None, limit: int) -> tuple[list[StoryLine], bool]:
+    found: list[StoryLine] = []
     cursor: str | None = None
     while True:
-        page = session.client.history(case, limit=min(PAGE, limit), cursor=cursor)
-        found += [one for one in page.history if item is None or one["item"] == item]
+        page = session.client.case_story(case, limit=min(PAGE, limit), cursor=cursor)
+        found += [one for one in page.story if item is None or one["item"] == item]
         cursor = page.cursor
         if cursor is None or len(found) >= limit:
             return found[:limit], cursor is not None or len(found) > limit
 
 
-def _narrated(session: Session, case: CaseWhole, found: list[Happening]) -> Iterator[str]:
+def _narrated(session: Session, case: CaseWhole, found: list[StoryLine]) -> Iterator[str]:
     paint = session.out.paint
     state = paint(word(case), COLOURS.get(case["state"], ""))
     yield f"{paint(neutral.line(case['name']), 'bold')} of {neutral.line(case['owner'])}: {state}"
@@ -67,7 +68,7 @@ def _narrated(session: Session, case: CaseWhole, found: list[Happening]) -> Iter
             day = at.strftime("%Y-%m-%d")
             yield paint(day, "dim")
         clock = at.strftime("%H:%M:%S") if at else "-" * 8
-        colour = "red" if one["kind"] in BAD else "yellow" if one["kind"] in {"report", "Verb"} else ""
+        colour = "red" if one["kind"] in BAD else "yellow" if one["kind"] in TOLD else ""
         yield f"  {paint(clock, 'dim')}  {paint(neutral.line(one['words']), colour)}"
     yield ""
     for item in case["items"]:

@@ -17,6 +17,7 @@ from holdfast.apps.server import (
     audit_routes,
     brake_routes,
     case_routes,
+    engine_routes,
     exlet_routes,
     incident_routes,
     job_routes,
@@ -76,6 +77,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(job_routes.router)
     app.include_router(case_routes.router)
     app.include_router(trigger_routes.router)
+    app.include_router(engine_routes.router)
     app.include_router(brake_routes.router)
     app.include_router(audit_routes.router)
     app.include_router(place_routes.router)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -18,11 +20,14 @@ from holdfast.domain.flows.events import Verb, VerbKind
 from holdfast.domain.flows.gate import Gate
 from holdfast.formats.case_history import happening_public
 from holdfast.formats.case_public import case_public, state_public
+from holdfast.formats.case_story import story_public
 from holdfast.formats.yaml_flow import read_flow_text, write_flow_text
 from holdfast.formats.yaml_text import MAX_BYTES
 from holdfast.ports.errors import NotFound
-from holdfast.ports.flow_engine import CaseQuery, CaseSummary, FlowEngine
+from holdfast.ports.exception_engine import ExceptionEngine
+from holdfast.ports.flow_engine import CaseQuery, CaseSummary, FlowEngine, Happening
 from holdfast.ports.identity import Principal, Role
+from holdfast.services.order_engines import Unanswered
 from holdfast.services.start_cases import StartCases
 
 router = APIRouter(prefix="/v1", tags=["cases"])
@@ -141,6 +146,16 @@ class HappeningOut(Out):
     words: str
 
 
+class StoryLineOut(HappeningOut):
+    incident: str
+    """The incident that it belongs to; empty: none."""
+
+
+class CaseStoryOut(Out):
+    story: list[StoryLineOut]
+    cursor: str | None
+
+
 class HistoryOut(Out):
     history: list[HappeningOut]
     cursor: str | None
@@ -184,13 +199,26 @@ def engine_of(desk: Desk) -> FlowEngine:
 
 async def case_of_tenant(desk: Desk, case: str, who: Principal) -> CaseSummary:
     """A case of the caller's tenant; any other does not exist."""
-    try:
-        found = await engine_of(desk).describe(case) if 0 < len(case) <= 64 else None
-    except NotFound:
-        found = None
+    found: CaseSummary | None = None
+    if 0 < len(case) <= 64:
+        with suppress(NotFound):
+            found = await desk.services.engines.describe(case)
+    if found is None:
+        with suppress(NotFound):
+            found = await engine_of(desk).describe(case) if 0 < len(case) <= 64 else None
     if found is None or found.tenant != who.tenant:
         raise Problem(404, f"there is no case {case[:64]} in tenant {who.tenant}")
     return found
+
+
+def _home(desk: Desk, found: CaseSummary) -> ExceptionEngine:
+    """Where a case lives: in our engine, or in another."""
+    return engine_of(desk) if _is_ours(found) else desk.services.engines
+
+
+def _is_ours(found: CaseSummary) -> bool:
+    """Versions of our flows are hashes; what stands for those of other engines is not."""
+    return re.fullmatch(r"[0-9a-f]{64}", found.version) is not None
 
 
 def _verb(desk: Desk, who: Principal, body: FlowVerbIn) -> Verb:
@@ -335,8 +363,10 @@ async def read_case(desk: TheDesk, who: Viewer, case: str) -> Response:
     """One case with its items."""
     found = await case_of_tenant(desk, case, who)
     gate = await desk.services.gates.gate(who.tenant, found.version)
-    state = state_public(await engine_of(desk).state(case))
-    outputs = await desk.services.case_outputs.shown(who.tenant, case, state["outputs"])
+    state = state_public(await _home(desk, found).state(case))
+    outputs = state["outputs"]
+    if _is_ours(found):
+        outputs = await desk.services.case_outputs.shown(who.tenant, case, outputs)
     return json_answer(_shown(found) | state | {"outputs": outputs, "flow_holders": list(gate.holders)})
 
 
@@ -349,9 +379,43 @@ async def read_history(
     cursor: Annotated[str | None, Query(max_length=400)] = None,
 ) -> Response:
     """What happened to a case, in words, the oldest first."""
-    await case_of_tenant(desk, case, who)
-    page = await engine_of(desk).history(case, limit=limit, cursor=cursor)
-    return json_answer({"history": [happening_public(*one) for one in page.happenings], "cursor": page.cursor})
+    found = await case_of_tenant(desk, case, who)
+    if not _is_ours(found):
+        events = await desk.services.stories.events(case)
+        page, cursor = _page(events, limit, cursor)
+        shown = [story_public(*one) for one in page]
+        return json_answer({"history": [_without_incident(one) for one in shown], "cursor": cursor})
+    told = await engine_of(desk).history(case, limit=limit, cursor=cursor)
+    return json_answer({"history": [happening_public(*one) for one in told.happenings], "cursor": told.cursor})
+
+
+@router.get("/cases/{case}/story", response_model=CaseStoryOut, responses=errors(400, 404))
+async def read_story(
+    desk: TheDesk,
+    who: Viewer,
+    case: str,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    cursor: Annotated[str | None, Query(max_length=40)] = None,
+) -> Response:
+    """Everything that is known of a case, of any engine: its engine's log joined with incidents, decisions, steps, orders and what people did, the oldest first."""
+    found = await case_of_tenant(desk, case, who)
+    told = await desk.services.stories.story(case, tenant=who.tenant, started=found.started, ours=_is_ours(found))
+    page, cursor = _page(told, limit, cursor)
+    return json_answer({"story": [story_public(*one) for one in page], "cursor": cursor})
+
+
+def _page(lines: Sequence[Happening], limit: int, cursor: str | None) -> tuple[Sequence[Happening], str | None]:
+    start = 0
+    if cursor is not None:
+        if not cursor.isdecimal():
+            raise Problem(400, "the cursor is not one of ours")
+        start = int(cursor)
+    end = start + limit
+    return lines[start:end], str(end) if end < len(lines) else None
+
+
+def _without_incident(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name != "incident"}
 
 
 @router.post("/cases/{case}/verbs", response_model=AnsweredOut, responses=errors(404, 409, body=True))
@@ -366,7 +430,9 @@ async def send_verb(desk: TheDesk, who: Submitter, case: str, body: VerbIn) -> R
     what = {"item": verb.item, "verb": verb.id} | ({"ancestors": True} if verb.ancestors else {})
     await desk.note(who, f"case.{verb.kind}", case, owner=found.owner, why=verb.reason, **what)
     try:
-        answer = await engine_of(desk).send_verb(case, verb)
+        answer = await _home(desk, found).send_verb(case, verb)
+    except Unanswered:
+        return json_answer({"id": verb.id, "accepted": True, "detail": "ordered; the engine has not answered yet"})
     except NotFound:
         raise Problem(409, "the case has ended") from None
     if not answer.accepted:

@@ -40,6 +40,7 @@ def _made(app: FastAPI) -> dict[str, Any]:
                 "name": "brakes",
                 "description": "What holds rules back: the stop, storms, limits; and what needs another person.",
             },
+            {"name": "engines", "description": "For other engines: report events, obey orders."},
             {"name": "audit", "description": "Who did what to what is not theirs."},
             {"name": "watch", "description": "For those who watch: events, pilots, alerts, status, metrics."},
             {"name": "pilots", "description": "For pilots: register, beat, claim, end."},

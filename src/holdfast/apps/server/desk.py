@@ -38,6 +38,8 @@ class Desk:
     """The jobs of claims whose pilots sent pieces of logs that are followed elsewhere; None for no such job."""
     hosts: dict[str, str] = field(default_factory=dict)
     """Where each pilot runs, as it said when it registered."""
+    waiting_engines: int = 0
+    """Requests of other engines that wait for orders here."""
     _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)
 
     async def specifications(self, ids: Sequence[str]) -> dict[str, Specification]:
@@ -127,6 +129,7 @@ def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Princip
 Viewer = Annotated[Principal, Depends(allow(Role.VIEWER))]
 Submitter = Annotated[Principal, Depends(allow(Role.SUBMITTER))]
 Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
+EngineCaller = Annotated[Principal, Depends(allow(Role.ENGINE))]
 Enroller = Annotated[Principal, Depends(allow(Role.ENROL))]
 PilotCaller = Annotated[Principal, Depends(allow(Role.PILOT))]
 LatePilot = Annotated[Principal, Depends(allow(Role.PILOT, late=86_400))]

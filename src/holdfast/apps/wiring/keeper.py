@@ -97,6 +97,7 @@ class KeeperParts:
             "unavailable": self.unavailable.run,
             "canaries": self.parts.brakes.storms.run,
             "closing": self.closing.run,
+            "engines": self.parts.engines.run,
         }
         if self.parts.relay is not None:
             loops["relay"] = self.parts.relay.run

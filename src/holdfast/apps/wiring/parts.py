@@ -42,10 +42,12 @@ from holdfast.services.keep_stops import KeepStops
 from holdfast.services.keep_storms import KeepStorms
 from holdfast.services.lease_brakes import LeaseBrakes
 from holdfast.services.mend_jobs import MendJobs
+from holdfast.services.order_engines import OrderEngines
 from holdfast.services.relay_ends import RelayEnds
 from holdfast.services.release_claims import ReleaseClaims
 from holdfast.services.rule_cache import RuleCache
 from holdfast.services.run_exlet import RunExlet
+from holdfast.services.steer_engine_cases import SteerEngineCases
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.write_checked import CheckedWriter
 
@@ -85,6 +87,8 @@ class Parts:
     relay: RelayEnds | None
     checks: CheckConstraints | None
     """None: this domain runs jobs only."""
+    engines: OrderEngines
+    """All engines that are not ours."""
 
 
 def make_parts(settings: Settings) -> Parts:
@@ -169,6 +173,15 @@ def make_parts(settings: Settings) -> Parts:
         engine=engine,
         relay=relay,
         checks=CheckConstraints(exceptions, flows, engine, clock) if engine is not None else None,
+        engines=OrderEngines(
+            slips,
+            store,
+            clock,
+            # Who carries exlets out in workflows can wait for an engine; a server cannot.
+            patience=20.0 if engine is not None else 0.0,
+            answered=acting.go_on,
+            troubled=lambda text: log.warning("answers of engines wait", detail=text),
+        ),
     )
     if relay is not None:
         relay.checks = parts.checks
@@ -181,9 +194,12 @@ def run_exlet(parts: Parts, steer: SteerJobs) -> RunExlet:
     settings = parts.settings
     mend = MendJobs(parts.writer, steer, parts.clock, settings.ladder_book, settings.budgets.budgets)
     gates = KeepGates(parts.slips)
-    return RunExlet(
+    made = RunExlet(
         parts.incidents, parts.store, parts.engine, parts.flows, gates, mend, parts.clock, checks=parts.checks
     )
+    made.elsewhere = parts.engines
+    made.abroad = SteerEngineCases(parts.engines, settings.ladder_book, settings.budgets.budgets)
+    return made
 
 
 def choose_worklets(parts: Parts) -> ChooseWorklets | None:

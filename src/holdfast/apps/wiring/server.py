@@ -33,6 +33,8 @@ from holdfast.services.replay_rules import ReplayRules
 from holdfast.services.rule_cache import RuleCache
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.submit_jobs import SubmitJobs
+from holdfast.services.take_events import TakeEvents
+from holdfast.services.tell_stories import TellStories
 
 log = structlog.get_logger()
 
@@ -89,6 +91,11 @@ class ServerParts:
             parts.settings.brakes, parts.exlets,
         )  # fmt: skip
         self.promote_rules = PromoteRules(self.edit_rules, self.replay_rules)
+        self.engines = parts.engines
+        self.events = TakeEvents(
+            store, parts.incidents, parts.engines, parts.exceptions, parts.faults.classifier, clock
+        )
+        self.stories = TellStories(parts.incidents, store, parts.engine, parts.engines, parts.audit)
         writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:

@@ -1,0 +1,30 @@
+"""A nightly script whose steps are mended by rules: run it beside `holdfast dev`, or without any server.
+
+The first call of `fetch` fails as a network does. Without a rule the script fails as it would without Holdfast, and leaves an incident (`holdfast inbox --state failed`). Write a rule for it,
+
+    holdfast rules add --from INCIDENT --if 'cause == "network"' --then resubmit
+
+let another person promote it, and run the script again: the step is called a second time, and the script goes on.
+"""
+
+from holdfast.client import case
+
+tries = 0
+
+
+def fetch(where: str) -> list[str]:
+    global tries
+    tries += 1
+    if tries == 1:
+        raise ConnectionResetError(104, "Connection reset by peer")
+    return [f"{where} line {n}" for n in range(3)]
+
+
+def publish(lines: list[str]) -> int:
+    return len(lines)
+
+
+if __name__ == "__main__":
+    with case("nightly", data={"source": "example"}) as nightly:
+        lines = nightly.item("fetch", fetch, "example")
+        print(f"published {nightly.item('publish', publish, lines)} lines; holdfast history {nightly.id}")  # noqa: T201 - for whoever runs it
