@@ -16,6 +16,7 @@ from holdfast.adapters.sql.rows import (
     check_key,
     escaped,
     job_row,
+    new_rows,
     stored_job,
     to_json,
     unescaped,
@@ -55,12 +56,12 @@ class SqlJobStore:
         await self.database.close()
 
     async def write(self, changes: Sequence[Change]) -> Sequence[WriteResult]:
-        creates: list[Row] = []
+        creates = new_rows(document for document, expected in changes if expected is None)
         rewrites: list[Row] = []
         for document, expected in changes:
             if expected is None:
-                creates.append(job_row(document, 1))
-            elif expected.term == TERM:
+                continue
+            if expected.term == TERM:
                 rewrites.append(job_row(document, expected.number + 1))
         if not creates and not rewrites:
             return [_NOT_THERE for _ in changes]
