@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,17 @@ REPLAYED: dict[str, Any] = {
         {"by": "domain/house#0f1e", "cause": "memory", "then": "fail", "now": "retry-changed", "count": 200, "wrong": 0, "came": {"given-up": 200}, "examples": ["i1"]}
     ],
     "examples": [], "messages": [],
+}  # fmt: skip
+PROPOSED: dict[str, Any] = {
+    "rule_set": "domain/house", "incidents": 40, "all": True,
+    "proposals": [{
+        "words": ["Of faults with cause node, another try on another host mended 5 of 5."], "remedy": "elsewhere", "helped": 5, "tried": 5, "by_hand": 2,
+        "rule": {
+            "type": "abort", "condition": 'cause == "node"', "cornerstone": "i1", "description": "proposed: it helped",
+            "conclusion": {"steps": [{"action": "avoid-host"}, {"action": "resubmit"}]},
+        },
+        "examples": ["i1"], "exceptions": [], "replay": {**REPLAYED, "incidents": 9, "differs": 9},
+    }],
 }  # fmt: skip
 
 
@@ -82,6 +94,8 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
                 return 200, {
                     "changes": [{"change": "added", "type": "abort", "task": "*", "rule": RULE["id"], "after": RULE}]
                 }
+            case ("GET", ["domain", "house", "proposals"]):
+                return 200, PROPOSED
             case ("POST", ["domain", "house", "replay"]):
                 return 200, REPLAYED
             case ("POST" | "DELETE", ["domain", "house", *_]):
@@ -237,6 +251,23 @@ def test_a_replay_is_told_in_words(
     ended = holdfast("rules", "replay", "--acting")
     assert (ended.code, asked[-1].body) == (1, {"acting": True, "show": 10})
     assert "2 would stop a job that a further try mended" in ended.out
+
+
+def test_a_proposal_comes_with_the_line_that_adds_it(
+    holdfast: Shell, asked: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = holdfast("rules", "propose", "--since", "30d")
+    assert ended.code == 0, ended.err
+    assert "mended 5 of 5" in ended.out
+    line = next(one for one in ended.out.splitlines() if one.strip().startswith("holdfast "))
+    words = shlex.split(line)
+    assert words[:6] == ["holdfast", "rules", "add", "domain/house", "--from", "i1"]
+    conclusion, wrong = read_conclusion(words[words.index("--then") + 1])
+    assert not wrong
+    assert conclusion == {"steps": [{"action": "avoid-host"}, {"action": "resubmit"}]}
+    assert json.loads(holdfast("rules", "propose", "--json").out)["incidents"] == 40
+    monkeypatch.setitem(PROPOSED, "proposals", [])
+    assert "Nothing is proposed" in holdfast("rules", "propose").err
 
 
 def test_to_promote_against_the_replay_wants_a_reason(holdfast: Shell, asked: list[Request]) -> None:

@@ -14,6 +14,7 @@ from holdfast.adapters.cel.sandbox import CelSandbox
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.jobs.job_document import State
+from holdfast.domain.jobs.lifecycle import Event
 from holdfast.domain.rules.answer import Way
 from holdfast.domain.rules.outcome import Came
 from holdfast.domain.rules.replay import Wrong
@@ -25,6 +26,7 @@ from holdfast.services.edit_rules import Draft, Edited, EditRules
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.promote_rules import NotPromoted, PromoteRules
+from holdfast.services.propose_rules import ProposeRules
 from holdfast.services.replay_rules import NotReplayed, Question, Replayed, ReplayRules
 from holdfast.services.rule_cache import RuleCache
 
@@ -53,6 +55,7 @@ class Desk:
             RuleCache(KeepRules(stores.slips), conditions), conditions, sandbox, clock,
         )  # fmt: skip
         self.promoting = PromoteRules(self.edit, self.replaying)
+        self.proposing = ProposeRules(self.replaying)
 
     def draft(self, condition: str, told: dict[str, Any], *steps: dict[str, Any]) -> Draft:
         return Draft(HOUSE, ExceptionType.ABORT, "", condition, Conclusion(steps=steps), f"i-{told['cause']}", told)
@@ -179,3 +182,29 @@ async def test_no_rule_acts_before_it_was_replayed(desk: Desk) -> None:
     assert isinstance(sure, Edited)
     assert noted[1]["reason"] == "nodes are sick"
     assert noted[1]["rule"]["wrong"] == 3
+
+
+@pytest.mark.ledger("P0-30")
+async def test_what_helped_again_and_again_is_proposed(desk: Desk) -> None:
+    stories = [
+        *(Story(f"n{place}", [{"cause": "node", "host": f"h{place}"}], host="other") for place in range(5)),
+        Story("n9", [{"cause": "node", "host": "h1"}, {"cause": "node", "host": "h1"}]),
+        *(Story(f"c{place}", ["code", "code"], end=State.FAILED, decisions=["retry", "fail"]) for place in range(4)),
+        *(Story(f"d{place}", ["disk"], decisions=["hold"]) for place in range(2)),
+        *(Story(f"x{place}", [{"cause": "time", "by": "ann", "event": Event.CANCEL}], end=State.CANCELLED, decisions=["hold"]) for place in range(3)),
+    ]  # fmt: skip
+    await record(desk.stores.jobs, desk.stores.incidents, *stories)
+    found = await desk.proposing.propose(Question(HOUSE))
+    assert found.incidents == 5 + 2 + 8 + 2 + 3
+    by_cause = {dict(one.proposal.facts)["cause"]: one for one in found.proposals}
+    assert set(by_cause) == {"node", "code", "time"}, "two times are too few"
+    node, code, time = by_cause["node"], by_cause["code"], by_cause["time"]
+    assert [step["action"] for step in node.proposal.steps] == ["avoid-host", "resubmit"]
+    assert (node.proposal.helped, node.proposal.tried, node.report.wrongs) == (6, 6, 0)
+    assert (node.report.incidents, node.report.differs) == (7, 7)
+    assert code.proposal.steps == ({"action": "hold"},)
+    assert (code.proposal.helped, code.report.saved) == (4, 4 * 1200)
+    assert time.proposal.steps == ({"action": "force-fail"},)
+    assert time.proposal.by_hand == 3
+    rules = await desk.replaying.rules.newest(HOUSE)
+    assert rules == 0, "nothing is added"

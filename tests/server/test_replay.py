@@ -123,3 +123,33 @@ async def test_the_server_answers_while_it_replays(server: RunningServer, tenant
     assert (await working)["incidents"] == 600
     # In CPU time of the loop's own thread, of which a replay takes hundreds of milliseconds. Garbage is collected now and then: a few turns may be long.
     assert sorted(gaps)[-4] < 0.05
+
+
+@pytest.mark.ledger("P0-30")
+async def test_a_rule_is_proposed_from_what_mended_faults(server: RunningServer, tenant: str) -> None:
+    parts = server.services.parts
+    mended = [
+        Story(
+            f"{tenant}-m{place}", [{"cause": "memory", "by": "bob"}], decisions=["hold"], memory=1 << 31, tenant=tenant
+        )
+        for place in range(4)
+    ]
+    await record(parts.store, parts.incidents, *mended)
+    ann = server.person("operator", tenant=tenant)
+    told = (await ann.get("/v1/rules/domain/house/proposals")).json()
+    assert (told["incidents"], told["all"]) == (4, True)
+    (one,) = told["proposals"]
+    assert (one["helped"], one["tried"], one["by_hand"], one["remedy"]) == (4, 4, 4, "more")
+    assert one["replay"]["wrong"] == 0
+    rule = one["rule"]
+    assert rule["conclusion"]["steps"][0]["needs"] == {"memory": {"factor": 2.0, "at_most": 1 << 31}}
+    done = await ann.post("/v1/rules/domain/house", json=rule)
+    assert done.status_code == 200, done.text
+    said = (await ann.post("/v1/rules/test", json={"incident": rule["cornerstone"]})).json()
+    assert (said["verdict"], said["shadow"]["rule"]) == ("false", done.json()["rule"]), (
+        "it is a shadow, and does not act"
+    )
+    assert (await ann.get("/v1/rules/domain/house/proposals")).json()["proposals"] == [], "it is said already"
+    eve = server.person("operator", tenant=f"{tenant}-eve")
+    assert (await eve.get("/v1/rules/domain/house/proposals")).json()["proposals"] == []
+    problem(await server.person("viewer", tenant=tenant).get("/v1/rules/domain/house/proposals"), 403)

@@ -305,6 +305,12 @@ class HoldfastClient:
         """What the rules would have decided on recorded incidents; see `rule_calls.replay_rules`. Nothing is done."""
         return self.watch(rule_calls.replay_rules(rule_set, question), progress)
 
+    def propose_rules(
+        self, rule_set: str, query: Mapping[str, object], *, progress: HowFar = lambda _done, _of: None
+    ) -> Json:
+        """Rules that follow from recorded faults; see `rule_calls.propose_rules`. Nothing is added."""
+        return self.watch(rule_calls.propose_rules(rule_set, query), progress)
+
     def remove_rule(self, rule_set: str, rule: str, *, confirmed: bool = False) -> Json:
         return self.send(rule_calls.remove_rule(rule_set, rule, confirmed=confirmed))
 

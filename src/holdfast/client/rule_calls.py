@@ -52,6 +52,11 @@ def replay_rules(name: str, question: Mapping[str, Any]) -> Call[Json]:
     return _post(_place(name, "replay"), question)
 
 
+def propose_rules(name: str, query: Mapping[str, Any]) -> Call[Json]:
+    """Rules that follow from recorded faults: `since`, `until`, `most`."""
+    return Call("GET", _place(name, "proposals"), document, [(key, str(value)) for key, value in query.items()])
+
+
 def remove_rule(name: str, one: str, *, confirmed: bool = False) -> Call[Json]:
     return Call("DELETE", _place(name, "rules", one), document, [("confirmed", "true")] if confirmed else [])
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from holdfast.domain.rules.answer import Answer
+from holdfast.domain.rules.proposal import Proposal, in_words
 from holdfast.domain.rules.replay import WORDS, Compared, Group, GroupKey, Replay, RuleTally, Wrong
 from holdfast.formats.job_public import time_text
 
@@ -100,6 +101,27 @@ def compared_shown(one: Compared) -> Plain:
 
 def answer_shown(answer: Answer) -> Plain:
     return {"way": answer.way.value, "by": answer.by, "does": answer.does[:200]}
+
+
+def proposal_shown(proposal: Proposal, report: Replay) -> Plain:
+    """A proposal with its support and its replay; `rule` is what would be added."""
+    return {
+        "words": list(in_words(proposal)),
+        "rule": {
+            "type": proposal.type.value,
+            "condition": proposal.condition,
+            "conclusion": {"steps": [dict(step) for step in proposal.steps]},
+            "cornerstone": proposal.cornerstone,
+            "description": f"proposed: {next(in_words(proposal))}"[:2000],
+        },
+        "remedy": proposal.remedy.kind.value,
+        "helped": proposal.helped,
+        "tried": proposal.tried,
+        "by_hand": proposal.by_hand,
+        "examples": list(proposal.examples),
+        "exceptions": list(proposal.against),
+        "replay": replay_summary(report),
+    }
 
 
 def wrong_in_words(wrong: Mapping[Wrong, int]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from holdfast.domain.exlets.exlet import Exlet
 from holdfast.domain.exlets.exlet_plain import step_as_plain
@@ -47,6 +47,7 @@ from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.rule_cache import DOMAIN, RuleCache
 
+T = TypeVar("T")
 PAGE = 200
 """Standings that are found at once."""
 BUNCH = 100
@@ -147,10 +148,14 @@ class ReplayRules:
 
     async def replay(self, question: Question, progress: Progress = lambda _: None) -> Replayed | NotReplayed:
         """Run the rules over the incidents. `NotFound` for a version or a rule that is not there."""
+        return await self.alone(lambda: self._replay(question, progress))
+
+    async def alone(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something that reads all incidents while nobody else in this process does."""
         self.waiting += 1
         try:
             async with self._one:
-                return await self._replay(question, progress)
+                return await work()
         finally:
             self.waiting -= 1
 

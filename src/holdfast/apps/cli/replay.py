@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,6 +93,40 @@ def promote(session: Session, rule_set: str, rule: str, *, yes: bool, why: str) 
         return session.client.set_rule_state(
             rule_set, rule, "active", confirmed=yes, reason=why if yes else "", progress=bar.of
         )
+
+
+def propose(session: Session, rule_set: str, question: dict[str, Any]) -> int:
+    """Show rules that follow from recorded faults, each with the line that adds it as a shadow."""
+    asked: dict[str, Any] = {name: question[name] for name in ("since", "until", "most") if name in question}
+    with session.out.progress("incidents") as bar:
+        found = session.client.propose_rules(rule_set, asked, progress=bar.of)
+    if session.out.as_json:
+        session.out.document(found)
+        return ExitCode.OK
+    for number, one in enumerate(found["proposals"], 1):
+        rule, replayed = one["rule"], one["replay"]
+        session.out.data(session.out.paint(f"{number}. {neutral.line(' '.join(one['words']))}", "bold"))
+        session.out.data(
+            f"   Over all incidents it would answer {replayed['incidents']:,}, {replayed['differs']:,} otherwise than then; "
+            f"{replayed['wrong']:,} wrong, core-hours saved {replayed['core_hours_saved']:,.1f}, spent {replayed['core_hours_spent']:,.1f}."
+        )
+        steps = json.dumps(rule["conclusion"]["steps"])
+        words = [
+            "holdfast",
+            "rules",
+            "add",
+            found["rule_set"],
+            "--from",
+            rule["cornerstone"],
+            "--if",
+            rule["condition"],
+        ]
+        session.out.data("   " + neutral.line(shlex.join([*words, "--then", steps, "--because", rule["description"]])))
+    if not found["proposals"]:
+        session.out.say(
+            f"Nothing is proposed: in {found['incidents']:,} incidents nothing helped at least three times that the rules do not say already."
+        )
+    return ExitCode.OK
 
 
 def promoted_in_words(summary: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import typer
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.columns import Column, table
 from holdfast.apps.cli.exit_codes import ExitCode
-from holdfast.apps.cli.replay import promote, promoted_in_words, read_record, replay, replay_question
+from holdfast.apps.cli.replay import promote, promoted_in_words, propose, read_record, replay, replay_question
 from holdfast.apps.cli.session import Session
 
 ACTIONS = (
@@ -28,6 +28,7 @@ ACTIONS = (
     "diff",
     "rollback",
     "replay",
+    "propose",
 )
 
 
@@ -97,10 +98,11 @@ def rules(
         ),
     ] = False,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="For `replay`: incidents since then, such as 30d.")
+        str | None,
+        typer.Option("--since", metavar="TIME", help="For `replay` and `propose`: incidents since then, such as 30d."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="For `replay`: incidents before then.")
+        str | None, typer.Option("--until", metavar="TIME", help="For `replay` and `propose`: incidents before then.")
     ] = None,
     drafts: Annotated[
         list[Path] | None,
@@ -112,10 +114,11 @@ def rules(
         bool, typer.Option("--acting", help="For `replay`: only rules that act; else shadows count as if promoted.")
     ] = False,
     most: Annotated[
-        int | None, typer.Option("--most", metavar="N", help="For `replay`: so many incidents, the newest.")
+        int | None,
+        typer.Option("--most", metavar="N", help="For `replay` and `propose`: so many incidents, the newest."),
     ] = None,
 ) -> int:
-    """Rules that answer exceptions: `list` the sets, `show` one, `test` what they say, `add` one for an incident, `replay` them over past incidents, `promote` one to act, `diff`, `rollback`.
+    """Rules that answer exceptions: `list` the sets, `show` one, `test` what they say, `add` one for an incident, `replay` them over past incidents, `propose` new ones, `promote` one to act, `diff`, `rollback`.
 
     holdfast rules show domain/house
     """
@@ -149,6 +152,10 @@ def rules(
         case "replay":
             question = replay_question(session, since, until, drafts or [], acting=acting, version=version, most=most)
             return replay(session, rule_set, question)
+        case "propose":
+            return propose(
+                session, rule_set, replay_question(session, since, until, [], acting=False, version=None, most=most)
+            )
         case "versions":
             return _versions(session, rule_set)
         case "diff":

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from holdfast.apps.server.answers import Out, Time, errors
@@ -29,7 +29,7 @@ from holdfast.apps.server.rule_routes import (
 )
 from holdfast.domain.rules.rule_tree import RuleState
 from holdfast.formats.job_public import time_millis
-from holdfast.formats.replay_json import replay_shown
+from holdfast.formats.replay_json import proposal_shown, replay_shown
 from holdfast.ports.errors import PortError
 from holdfast.services.promote_rules import NotPromoted, Summary
 from holdfast.services.replay_rules import (
@@ -149,6 +149,54 @@ class ReplayOut(Out):
     messages: list[MessageOut]
 
 
+class ProposedRuleOut(Out):
+    """As it would be added."""
+
+    type: str
+    condition: str
+    conclusion: dict[str, Any]
+    cornerstone: str
+    description: str
+
+
+class SummaryOut(Out):
+    incidents: int
+    same: int
+    differs: int
+    by_rule: int
+    wrong: int
+    wrong_by: dict[str, int]
+    proof: dict[str, int]
+    came: dict[str, int]
+    errors: int
+    core_hours_saved: float
+    core_hours_spent: float
+    peak_hour: int
+    put_off: int
+
+
+class ProposalOut(Out):
+    words: list[str]
+    rule: ProposedRuleOut
+    remedy: str
+    helped: int
+    tried: int
+    by_hand: int
+    examples: list[str]
+    """Incidents in which it helped."""
+    exceptions: list[str]
+    """Incidents in which it did not."""
+    replay: SummaryOut
+    """Over all incidents that it would answer, as if it stood alone."""
+
+
+class ProposalsOut(Out):
+    rule_set: str
+    incidents: int
+    all: bool
+    proposals: list[ProposalOut]
+
+
 Work = Callable[[Progress], Awaitable[dict[str, Any]]]
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "What it came to"}
@@ -182,6 +230,34 @@ async def replay_rules(
         if isinstance(done, NotReplayed):
             raise Problem(422, *_wrong(done))
         return _shown(done)
+
+    return await _answer(request, desk, question, work)
+
+
+@router.get("/{level}/{name}/proposals", response_model=ProposalsOut, responses=STREAM | errors(404, 429, body=True))
+async def propose_rules(
+    request: Request,
+    desk: TheDesk,
+    who: Operator,
+    level: LevelName,
+    name: SetName,
+    since: Annotated[str | None, Query(max_length=40)] = None,
+    until: Annotated[str | None, Query(max_length=40)] = None,
+    most: Annotated[int, Query(ge=1, le=MOST_ALLOWED)] = MOST,
+) -> Response:
+    """Rules that follow from what mended recorded faults and from what people did by hand, each with its support and its replay. Nothing is added and nothing acts.
+
+    With `Accept: text/event-stream` the answer is a stream, as for a replay.
+    """
+    question = Question(
+        set_named(who, level, name), since=_millis(since, "since"), until=_millis(until, "until"), most=most
+    )
+
+    async def work(progress: Progress) -> dict[str, Any]:
+        found = await desk.services.propose_rules.propose(question, progress)
+        shown = [proposal_shown(one.proposal, one.report) for one in found.proposals]
+        about = {"rule_set": str(question.rule_set), "incidents": found.incidents, "all": found.whole}
+        return {**about, "proposals": shown}
 
     return await _answer(request, desk, question, work)
 

@@ -28,6 +28,7 @@ from holdfast.services.keep_rules import KeepRules
 from holdfast.services.note_leftovers import NoteLeftovers
 from holdfast.services.open_sessions import OpenSessions
 from holdfast.services.promote_rules import PromoteRules
+from holdfast.services.propose_rules import ProposeRules
 from holdfast.services.read_outputs import ReadOutputs
 from holdfast.services.replay_rules import ReplayRules
 from holdfast.services.rule_cache import RuleCache
@@ -96,6 +97,7 @@ class ServerParts:
             store, parts.incidents, parts.engines, parts.exceptions, parts.faults.classifier, clock
         )
         self.stories = TellStories(parts.incidents, store, parts.engine, parts.engines, parts.audit)
+        self.propose_rules = ProposeRules(self.replay_rules)
         writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
