@@ -150,6 +150,10 @@ class FakeApi:
     """The newest first."""
     brakes: dict[str, Any] = field(default_factory=lambda: {"stops": [], "groups": [], "limits": []})
     audit: list[dict[str, Any]] = field(default_factory=list)
+    inbox: list[dict[str, Any]] = field(default_factory=list)
+    approvals: list[dict[str, Any]] = field(default_factory=list)
+    second_person: bool = False
+    """Whether force-complete waits for one."""
     streams: list[list[bytes]] = field(default_factory=list)
     """What each stream that is opened says before it ends."""
     troubles: list[Trouble] = field(default_factory=list)
@@ -221,6 +225,25 @@ class FakeApi:
                 return 200, {"incidents": found[: int(asked.query.get("limit", ["100"])[0])], "cursor": None}
             case ("GET", ["incidents", name]) if any(one["id"] == name for one in self.incidents):
                 return 200, next(one for one in self.incidents if one["id"] == name)
+            case ("GET", ["inbox"]):
+                return 200, {"groups": self.inbox, "more": False}
+            case ("GET", ["approvals"]):
+                return 200, {"approvals": self.approvals}
+            case ("GET", ["approvals", name]):
+                return 200, next(one for one in self.approvals if one["id"] == name)
+            case ("POST", ["approvals", name]):
+                known = next(one for one in self.approvals if one["id"] == name)
+                agreed = asked.body["agree"]
+                known |= {"state": "done" if agreed else "refused", "outcome": "forced_complete" if agreed else None}
+                return 200, known
+            case ("POST", ["jobs", name, "force-complete"]) if self.second_person:
+                waits = {
+                    "id": "3f9a1c7e20b4", "state": "waiting", "words": f"count job {name} as done", "on": name, "owner": "alice",
+                    "by": "alice", "why": asked.body["reason"], "at": "2026-05-01T10:00:00.000Z", "until": "2026-05-02T10:00:00.000Z",
+                    "answered_by": None, "answer": None, "outcome": None,
+                }  # fmt: skip
+                self.approvals = [waits]
+                return 202, {"waits": waits}
             case ("GET", ["alerts"]):
                 return 200, {"alerts": self.alerts}
             case ("GET", ["status"]):

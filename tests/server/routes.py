@@ -46,6 +46,10 @@ async def _check(answer: httpx.Response, route: APIRoute) -> None:
     good = route.status_code or 200
     if answer.status_code != good:
         assert answer.status_code in route.responses, f"{said}, which its description does not have"
+        if (model := route.responses[answer.status_code].get("model")) is not None:
+            assert answer.headers["content-type"] == "application/json", said
+            model.model_validate_json(await answer.aread())
+            return
         assert answer.headers["content-type"] == "application/problem+json", said
     elif answer.headers["content-type"].startswith("text/event-stream") and route.response_model is not None:
         assert "text/event-stream" in route.responses.get(good, {}).get("content", {}), said

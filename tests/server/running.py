@@ -90,7 +90,7 @@ class Domain:
     defaults: dict[str, Any] = field(default_factory=dict)
 
     def settings(self, **changes: Any) -> Settings:
-        known: dict[str, Any] = {"store": self.store, "state": self.state, "lease": 60}
+        known: dict[str, Any] = {"store": self.store, "state": self.state, "lease": 60, "second_person": "off"}
         return Settings.model_validate(known | self.defaults | changes)
 
     def token(self, *roles: str, tenant: str, subject: str = "ada", seconds: int = 3600) -> str:

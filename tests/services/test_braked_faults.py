@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.services.test_handle_faults import IS_MEMORY, MORE_MEMORY, OOM, Desk
+from tests.services.test_handle_faults import IS_MEMORY, LOST_NODE, MORE_MEMORY, OOM, Desk
 
 from holdfast.adapters.sql.audit import SqlAuditStore
 from holdfast.adapters.sql.incident_store import SqlIncidentStore
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.system.clock import RandomIds, SystemClock
+from holdfast.domain.faults.brakes import Meter
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.incident import Decision, Incident, IncidentState, standing_of
+from holdfast.domain.faults.ladder import RETRIES, Budgets
 from holdfast.domain.jobs.job_document import State
 from holdfast.domain.jobs.resources import Resources
+from holdfast.domain.jobs.specification import RetryPolicy
 from holdfast.ports.incident_store import IncidentQuery
 from holdfast.services.decide_faults import EXLET
+from holdfast.services.keep_approvals import KeepApprovals
 from holdfast.services.keep_audit import KeepAudit
 
 NEEDS = Resources(cpus=1, memory=1 << 30)
@@ -72,3 +77,88 @@ async def test_a_step_that_needs_a_second_person_waits_for_one(desk: Desk) -> No
     await desk.handler().handle([(stored, OOM)])
     assert (await desk.now("one")).state is State.FAULTED
     assert (await desk.standing("one"))[0] is IncidentState.HELD
+
+
+async def test_the_houses_own_retries_in_a_storm_are_one_group_with_one_tried_first(desk: Desk) -> None:
+    """The node is to blame, so nobody pays: but 60 resubmissions at once are a storm all the same."""
+    handler = desk.handler()
+    await handler.handle([(await desk.put(f"job-{number}"), LOST_NODE) for number in range(60)])
+    documents = [await desk.now(f"job-{number}") for number in range(60)]
+    states = [one.state for one in documents]
+    assert (states.count(State.AVAILABLE), states.count(State.FAULTED)) == (1, 59)
+    kept = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.WAITING})))).found
+    (group,) = {one.standing.group for one in kept}
+    assert group.startswith("cause:node@"), "infrastructure is nobody's own: all owners are one storm"
+    (tried,) = [one for one in documents if one.state is State.AVAILABLE]
+    assert (tried.faults, tried.releases) == (0, 1), "the user did not pay"
+    waits = {one.not_before for one in documents if one.state is State.FAULTED}
+    assert len(waits) > 1, "they do not all ask again in the same minute"
+
+
+async def test_a_few_faults_cost_one_write_of_slips_and_their_retries_are_counted(desk: Desk) -> None:
+    handler = desk.handler()
+    brakes = handler.acting.brakes
+    assert brakes is not None
+    puts: list[int] = []
+    real = brakes.slips.put
+
+    async def counted(slips: Any) -> Any:
+        puts.append(len(slips))
+        return await real(slips)
+
+    brakes.slips.put = counted  # type: ignore[method-assign]
+    faults = [(await desk.put(f"job-{number}"), LOST_NODE) for number in range(10)]
+    await handler.handle(faults)
+    assert len(puts) == 1, "what is noticed and what is leased is one write"
+    assert all([(await desk.now(f"job-{number}")).state is State.AVAILABLE for number in range(10)])
+    assert (await desk.now("job-0")).extra[RETRIES] == [["holdfast", "node", 1]]
+    owner = [name for name in await brakes.buckets("lab") if name.meter is Meter.OWNER]
+    assert not owner, "infrastructure is not taken from the owner's limit"
+
+
+async def test_one_owners_storm_does_not_hold_anothers_jobs(desk: Desk) -> None:
+    twice = RetryPolicy(max_attempts=2)
+    handler = desk.handler()
+    await handler.handle([(await desk.put(f"job-{number}", retry=twice), OOM) for number in range(60)])
+    other = await desk.put("bens", retry=twice, owner="ben")
+    await handler.handle([(other, OOM)])
+    assert (await desk.now("bens")).state is State.AVAILABLE
+
+
+async def test_retries_of_other_layers_are_in_the_one_ledger_and_budgets_see_them(desk: Desk) -> None:
+    """Snakemake has tried it twice and the batch system requeued it once: of four tries for this cause one is left."""
+    await desk.add_rule(IS_MEMORY, {"action": "ladder"})
+    labels = {"snakemake_attempt": "3", "scheduler_restarts": "1"}
+    handler = desk.handler()
+    assert handler.acting.exlets is not None
+    handler.acting.exlets.jobs.budgets = Budgets(causes={"memory": 4})
+    await handler.handle([(await desk.put("one", resources=NEEDS, labels=labels), OOM)])
+    document = await desk.now("one")
+    assert document.state is State.AVAILABLE
+    retries = document.extra[RETRIES]
+    assert isinstance(retries, list)
+    assert sorted(retries) == [
+        ["batch", "memory", 1],
+        ["executor", "memory", 2],
+        ["holdfast", "memory", 1],
+    ]
+    spent = await desk.put("two", resources=NEEDS, labels=labels | {"temporal_attempt": "2"})
+    await handler.handle([(spent, OOM)])
+    assert (await desk.now("two")).state is State.FAULTED
+    assert (await desk.standing("two"))[0] is IncidentState.HELD
+
+
+async def test_what_needs_a_second_person_goes_on_when_one_agrees(desk: Desk) -> None:
+    await desk.add_rule(IS_MEMORY, {"action": "force-complete", "target": "job"})
+    handler = desk.handler()
+    approvals = handler.acting.approvals = KeepApprovals(desk.store, SystemClock())
+    stored = await desk.put("one", resources=NEEDS)
+    await handler.handle([(stored, OOM)])
+    (asked,) = await approvals.find("lab")
+    assert asked.asking.on == "one"
+    assert asked.asking.act["kind"] == "decision"
+    await approvals.answer("lab", asked.id, agreed=True, by="ben", approver=True, why="")
+    act = asked.asking.act
+    assert await handler.resume(act["job"], act["incident"], act["n"])
+    assert (await desk.now("one")).state is State.FORCED_COMPLETE
+    assert (await desk.standing("one"))[0] is IncidentState.COMPLETE

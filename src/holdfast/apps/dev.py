@@ -42,7 +42,8 @@ async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
         # Whoever runs it can read all of this anyway.
         files = settings.flow_files or (Path.cwd(), Path("/"))
         folders = {"outputs": (*settings.outputs, settings.state / "outputs"), "flow_files": files}
-        settings = settings.model_copy(update=folders | address)
+        only = {"second_person": "off"}  # there is one person here
+        settings = settings.model_copy(update=folders | address | only)
         try:
             await _run_parts(settings, own, slots, temporal, verbose=verbose)
         finally:

@@ -7,7 +7,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from platformdirs import user_cache_path, user_state_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -125,6 +125,8 @@ class Settings(BaseModel):
     """Acts of rules that may follow one from the other."""
     brake_by_rule: int = Field(default=5, ge=1)
     """Acts of one rule on one job."""
+    second_person: Literal["on", "off"] = "on"
+    """Whether force-complete, release, removing cases and rules on others' jobs need the agreement of a second person; `off` for a domain of one person."""
     storm_faults: int = Field(default=50, ge=2)
     """Faults of one cause, site or host in five minutes that are a storm, if they are also five times what is usual."""
 
@@ -164,6 +166,7 @@ class Settings(BaseModel):
             owner_hours=Limit(self.brake_owner_hours * CORE_HOUR, DAY),
             max_depth=self.brake_depth,
             max_by_rule=self.brake_by_rule,
+            second_person=self.second_person == "on",
         )
 
     @property

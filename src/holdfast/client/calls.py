@@ -15,7 +15,7 @@ import httpx
 import orjson
 
 from holdfast.client.answers import Accepted, Job, NewJob, Page, SpecificationJson, Story
-from holdfast.client.errors import BadAnswer
+from holdfast.client.errors import BadAnswer, WaitsForApproval
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -57,6 +57,9 @@ def document(answer: httpx.Response) -> Json:
         raise BadAnswer(
             f"{answer.request.url.copy_with(query=None)} answered something that is not a JSON object; is this a Holdfast server?"
         )
+    waits = value.get("waits") if answer.status_code == 202 else None
+    if isinstance(waits, dict):
+        raise WaitsForApproval(str(waits["id"]), str(waits["words"]))
     return value
 
 

@@ -51,6 +51,15 @@ class Conflict(ApiError):
     """The job moved on since it was looked at, or the idempotency key was used for something else."""
 
 
+class WaitsForApproval(ClientError):
+    """It was not done yet: it needs a second person, who is now asked. Nothing more has to be sent."""
+
+    def __init__(self, request: str, words: str) -> None:
+        super().__init__(f"waits for a second person: holdfast approve {request}")
+        self.request = request
+        self.words = words
+
+
 class Unavailable(ClientError):
     """The server or its store did not answer in the time that the caller was ready to wait."""
 

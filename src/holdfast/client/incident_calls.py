@@ -34,3 +34,9 @@ def launch(name: str, *, exlet: str = "", text: str = "") -> Call[Json]:
 def incident(name: str) -> Call[IncidentWhole]:
     place = f"/v1/incidents/{quote(name, safe='')}"
     return Call("GET", place, lambda answer: cast(IncidentWhole, document(answer)))
+
+
+def inbox(*, cause: str | None = None, owner: str | None = None) -> Call[Json]:
+    """What waits for a person, in groups: `groups`, and whether there is `more`."""
+    query = [(name, value) for name, value in (("cause", cause), ("owner", owner)) if value]
+    return Call("GET", "/v1/inbox", document, query)

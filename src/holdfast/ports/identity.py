@@ -13,6 +13,8 @@ class Role(StrEnum):
     VIEWER = "viewer"
     SUBMITTER = "submitter"
     OPERATOR = "operator"
+    RULE_AUTHOR = "rule-author"
+    """Write rules and exlets, promote them and take them away."""
     APPROVER = "approver"
     """Agree to what another person asks for, where one person alone is not enough."""
     ADMINISTRATOR = "administrator"
@@ -26,10 +28,20 @@ class Role(StrEnum):
 IMPLIED: dict[Role, frozenset[Role]] = {
     Role.VIEWER: frozenset({Role.VIEWER}),
     Role.SUBMITTER: frozenset({Role.SUBMITTER, Role.VIEWER, Role.ENGINE}),
-    Role.OPERATOR: frozenset({Role.OPERATOR, Role.SUBMITTER, Role.VIEWER, Role.ENGINE}),
+    Role.OPERATOR: frozenset({Role.OPERATOR, Role.RULE_AUTHOR, Role.SUBMITTER, Role.VIEWER, Role.ENGINE}),
+    Role.RULE_AUTHOR: frozenset({Role.RULE_AUTHOR, Role.VIEWER}),
     Role.APPROVER: frozenset({Role.APPROVER, Role.VIEWER}),
     Role.ADMINISTRATOR: frozenset(
-        {Role.ADMINISTRATOR, Role.APPROVER, Role.OPERATOR, Role.SUBMITTER, Role.VIEWER, Role.ENGINE, Role.ENROL}
+        {
+            Role.ADMINISTRATOR,
+            Role.APPROVER,
+            Role.RULE_AUTHOR,
+            Role.OPERATOR,
+            Role.SUBMITTER,
+            Role.VIEWER,
+            Role.ENGINE,
+            Role.ENROL,
+        }
     ),
     Role.ENGINE: frozenset({Role.ENGINE}),
     Role.ENROL: frozenset({Role.ENROL}),

@@ -6,16 +6,17 @@ The house's own retries ask as rules do. For a batch of faults in calm times tha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from holdfast.domain.exlets.exlet import actions_of, is_one_write
 from holdfast.domain.exlets.exlet_run import StepState
 from holdfast.domain.faults.audit import Note
-from holdfast.domain.faults.brakes import Chain
+from holdfast.domain.faults.brakes import Brake, Chain, Granted, Request, why_alone
 from holdfast.domain.faults.brakes import Refused as Braked
 from holdfast.domain.faults.house_policy import NEVER, Course
 from holdfast.domain.faults.incident import CLOSED, IncidentState, Standing
+from holdfast.domain.faults.second_person import LASTS, Asking
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Transient
@@ -23,6 +24,7 @@ from holdfast.ports.exlet_engine import ExletEngine
 from holdfast.ports.incident_store import IncidentStore
 from holdfast.services.count_chains import CountChains
 from holdfast.services.fault_case import FaultCase
+from holdfast.services.keep_approvals import KeepApprovals
 from holdfast.services.keep_audit import KeepAudit
 from holdfast.services.lease_brakes import LeaseBrakes
 from holdfast.services.run_exlet import RunExlet
@@ -36,10 +38,6 @@ _STATES = {
     Course.HOLD: IncidentState.HELD,
     Course.FAIL: IncidentState.FAILED,
 }
-
-
-async def _ownerless(_rule: str, _tenant: str) -> str:
-    return ""
 
 
 @dataclass(slots=True)
@@ -56,8 +54,8 @@ class ActOnFaults:
     audit: KeepAudit | None = None
     chains: CountChains | None = None
     """Counts what rules did before; None: nothing is counted."""
-    rule_owner: Callable[[str, str], Awaitable[str]] = _ownerless
-    """Whose rule it is, by its name and tenant; empty: the house's or a pack's."""
+    approvals: KeepApprovals | None = None
+    """Where a second person is asked; None: what needs one is held."""
 
     async def act(self, cases: Sequence[FaultCase], *, new: Sequence[FaultCase] = ()) -> int:
         """Do what was decided as far as the brakes allow; how many were dealt with. `new`: those that were never counted for storms."""
@@ -77,13 +75,46 @@ class ActOnFaults:
         chains: Mapping[str, Chain] = {}
         if self.chains is not None:
             chains = await self.chains.count([one for one in cases if one.by_rule], self.brakes.policy)
-        requests = []
-        for one in cases:
-            owner = await self.rule_owner(one.decision.by, one.standing.tenant) if one.by_rule else ""
-            requests.append(one.request(chains.get(one.id, Chain()), rule_owner=owner))
+        requests = [one.request(chains.get(one.id, Chain())) for one in cases]
+        requests = [await self._approved(one) for one in requests]
         noticed = [(one.standing.tenant, one.sign) for one in new]
         said = await self.brakes.permit(requests, noticed)
+        await self._ask(zip(cases, requests, said, strict=True))
         return {one.id: answer for one, answer in zip(cases, said, strict=True)}
+
+    async def _approved(self, request: Request) -> Request:
+        """With another person's agreement, where one is needed and given."""
+        if self.approvals is None or not request.rule or why_alone(request) is None:
+            return request
+        return replace(request, approval=await self.approvals.approval(request.tenant, request.decision))
+
+    async def _ask(self, asked: Iterable[tuple[FaultCase, Request, Granted | Braked]]) -> None:
+        """What needs a second person waits for one: a request each, and for a storm's group and rule one at a time."""
+        if self.approvals is None:
+            return
+        now, groups = self.clock.now(), set[tuple[str, str]]()
+        for one, request, said in asked:
+            if not isinstance(said, Braked) or said.brake is not Brake.SECOND_PERSON:
+                continue
+            group = (said.group, request.rule)
+            if said.group and group in groups:
+                continue
+            groups.add(group)
+            acts = ", ".join(actions_of(one.exlet.steps))
+            await self.approvals.ask(
+                Asking(
+                    tenant=request.tenant,
+                    decision=request.decision,
+                    words=f"{acts}: {why_alone(request)}",
+                    by=str(one.decision.detail.get("author", "")) or request.rule,
+                    at=now,
+                    until=now + LASTS,
+                    on=request.job,
+                    owner=request.owner,
+                    why=str(one.decision.detail.get("words", "")),
+                    act={"kind": "decision", "incident": one.id, "n": one.decision.n, "job": request.job},
+                )
+            )
 
     async def _put_off(self, cases: Sequence[tuple[FaultCase, Braked | None]]) -> None:
         """They are not done now: later by themselves, or when a person has looked. First where they stand, for people: one that is held must be seen."""

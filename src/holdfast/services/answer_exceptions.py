@@ -207,6 +207,7 @@ class AnswerExceptions:
             action=first.action.value,
             target=str(getattr(first.do, "target", "")),
             rule=decision.by,
+            rule_owner=str(decision.detail.get("rule_owner", "")),
             core_seconds=cost,
             chain=await self._chain(incident, decision),
             also=tuple((one.action.value, str(getattr(one.do, "target", ""))) for one in later),

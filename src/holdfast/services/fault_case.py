@@ -10,7 +10,8 @@ from holdfast.domain.exlets.exlet_plain import exlet_from_plain
 from holdfast.domain.faults.brakes import Chain, Request, core_seconds
 from holdfast.domain.faults.house_policy import Course, HouseAnswer, carried_out
 from holdfast.domain.faults.incident import Decision, Incident, Standing
-from holdfast.domain.faults.ladder import INFRASTRUCTURE
+from holdfast.domain.faults.ladder import INFRASTRUCTURE, retries_told
+from holdfast.domain.faults.second_person import Approval
 from holdfast.domain.faults.storm import Sign, sign_of
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.domain.jobs.lifecycle import Event, Refused
@@ -58,6 +59,12 @@ class FaultCase(NamedTuple):
         return HouseAnswer(Course(self.decision.verdict), detail["words"], detail["wait"], charged=detail["charged"])
 
     @property
+    def told(self) -> Mapping[str, object]:
+        """The evidence, where the incident is at hand."""
+        evidence = self.incident.context.get("evidence") if self.incident is not None else None
+        return evidence if isinstance(evidence, Mapping) else {}
+
+    @property
     def sign(self) -> Sign:
         last = self.document.last
         host = last.host if last is not None else ""
@@ -68,7 +75,7 @@ class FaultCase(NamedTuple):
         before = self.document
         return document.state is State.FAULTED and document.attempt == before.attempt and document.last == before.last
 
-    def request(self, chain: Chain, *, rule_owner: str = "") -> Request:
+    def request(self, chain: Chain, approval: Approval | None = None) -> Request:
         """What the brakes are asked."""
         document, last = self.document, self.document.last
         steps = self.exlet.steps if self.by_rule else ()
@@ -83,7 +90,7 @@ class FaultCase(NamedTuple):
             action=action,
             target=target,
             rule=self.decision.by if self.by_rule else "",
-            rule_owner=rule_owner,
+            rule_owner=str(self.decision.detail.get("rule_owner", "")),
             core_seconds=core_seconds(
                 document.resources.cpus,
                 expected=document.expected_runtime,
@@ -94,6 +101,7 @@ class FaultCase(NamedTuple):
             chain=chain,
             also=tuple(also),
             decision=self.decision.id,
+            approval=approval,
         )
 
     def wish(self, now: int) -> Wish:
@@ -102,7 +110,8 @@ class FaultCase(NamedTuple):
         def decide(document: JobDocument) -> JobDocument | Refused:
             if not self.stands_in(document):
                 return Refused("the job has moved on")
-            return carried_out(document, self.house, now=now, by=self.decision.by)
+            told = retries_told(self.told, document.labels)
+            return carried_out(document, self.house, now=now, by=self.decision.by, cause=self.standing.cause, told=told)
 
         return Wish(self.document.id, decide, lambda document: not self.stands_in(document))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from holdfast.domain.faults.attempt_evidence import evidence_of, find_cause
 from holdfast.domain.faults.classify import Classifier
 from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.faults.incident import Incident, IncidentState, Standing, standing_of
+from holdfast.domain.faults.incident import CLOSED, Decision, Incident, IncidentState, Standing, standing_of
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError, Transient
@@ -104,6 +104,40 @@ class HandleFaults:
                 cases.append(FaultCase(one.document, standing, decision))
         self.handled += await self.acting.act(await self._at_sites(cases))
         return rest
+
+    async def resume(self, job: str, incident: str, n: int) -> bool:
+        """Act now on a decision that was held, if its fault still stands: a person has agreed to it, or has let its group go on."""
+        stored = (await self.store.get([job])).get(job)
+        known = (await self.incidents.get_standings([incident])).get(incident)
+        decision = await self.incidents.get_decision(incident, n)
+        if stored is None or known is None or decision is None or known.standing.state in CLOSED:
+            return False
+        if stored.document.state is not State.FAULTED or fault_incident_id(stored.document) != incident:
+            return False
+        case = FaultCase(stored.document, known.standing, decision)
+        self.handled += await self.acting.act(await self._at_sites([case]))
+        return True
+
+    async def wake(self, tenant: str, group: str) -> int:
+        """Make the faults of a storm's group due that were held for a person, who has now said how it goes on; how many there are."""
+        query = IncidentQuery(tenant=tenant, group=group, states=frozenset({IncidentState.HELD, IncidentState.WAITING}))
+        woken, cursor, now = 0, None, self.clock.now()
+        while True:
+            page = await self.incidents.find(query, sort="at", limit=BULK, cursor=cursor)
+            jobs = await self.store.get([one.standing.job for one in page.found if one.standing.job])
+            cases, moved = list[FaultCase](), []
+            for one in page.found:
+                stored = jobs.get(one.standing.job)
+                if stored is not None and fault_incident_id(stored.document) == one.standing.id:
+                    moved.append((one.standing.moved(IncidentState.WAITING, now=now, due=now), one.version))
+                    made = Decision(one.standing.id, one.standing.n, tenant, now, "", "")
+                    cases.append(FaultCase(stored.document, one.standing, made))
+            if moved:
+                await self.incidents.put_standings(moved)
+                await self.acting.writer.write([one.parked(now, now) for one in cases])
+            woken, cursor = woken + len(moved), page.cursor
+            if cursor is None:
+                return woken
 
     async def reconsider(self) -> None:
         """What waits for a person may be answered by rules that were added since: by a new decision, which stands beside the first."""

@@ -25,7 +25,19 @@ from holdfast.domain.exlets.primitive import (
     Steer,
 )
 from holdfast.domain.faults.incident import Incident
-from holdfast.domain.faults.ladder import HOUSE, Budgets, Exhausted, Ladder, Ledger, Then, entered, next_try
+from holdfast.domain.faults.ladder import (
+    HOUSE,
+    RETRIES,
+    Budgets,
+    Exhausted,
+    Ladder,
+    Ledger,
+    Then,
+    entered,
+    next_try,
+    retries_told,
+    with_told,
+)
 from holdfast.domain.jobs import steering
 from holdfast.domain.jobs.claim import AVOIDED, release
 from holdfast.domain.jobs.job_document import JobDocument, State
@@ -36,8 +48,6 @@ from holdfast.ports.errors import Transient
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.write_checked import Answer, Missing, Settled, Unsettled, Wish, Writer
 
-RETRIES = "retry_ledger"
-"""Where a job's document keeps the ledger of its retries."""
 MAX_AVOIDED = 32
 
 
@@ -156,12 +166,12 @@ class MendJobs:
                 resources = changed_needs(document.resources, needs)
                 if needs and resources == document.resources:
                     return Refused("the job needs as much as it may already")
-                notes = {RETRIES: entered(_ledger(document), incident.cause).as_plain()}
+                notes = {RETRIES: entered(_ledger(document, incident), incident.cause).as_plain()}
                 return steering.resubmit(
                     document, resources=resources, wait=1000 * wait, now=now, by=by, reason=reason, notes=notes
                 )
             case Restage():
-                notes = {RETRIES: entered(_ledger(document), incident.cause).as_plain()}
+                notes = {RETRIES: entered(_ledger(document, incident), incident.cause).as_plain()}
                 return steering.resubmit(document, now=now, by=by, reason=reason, notes=notes)
             case ClimbLadder(name):
                 return self._climb(incident, document, name, step=step, by=by, now=now)
@@ -174,7 +184,7 @@ class MendJobs:
         ladder = self.ladders.get(name) if name else self.ladders.get(HOUSE.name, HOUSE)
         if ladder is None:
             return Refused(f"there is no ladder {name!r}")
-        ledger = _ledger(document)
+        ledger = _ledger(document, incident)
         answer = next_try(ladder, ledger, incident.cause, self.budgets)
         if not isinstance(answer, Exhausted):
             notes = {RETRIES: entered(ledger, incident.cause).as_plain()}
@@ -269,5 +279,8 @@ def changed_needs(resources: Resources, needs: Mapping[Amount, Need]) -> Resourc
     return replace(resources, **changes)
 
 
-def _ledger(document: JobDocument) -> Ledger:
-    return Ledger.from_plain(cast("list[list[object]]", document.extra.get(RETRIES, [])))
+def _ledger(document: JobDocument, incident: Incident) -> Ledger:
+    """All retries of a job so far: ours, as its document has them, and those of other layers as far as the evidence tells of them."""
+    told = [one for name in ("evidence",) if isinstance(one := incident.context.get(name), Mapping)]
+    ours = Ledger.from_plain(cast("list[list[object]]", document.extra.get(RETRIES, [])))
+    return with_told(ours, incident.cause, retries_told(*told, document.labels))

@@ -10,7 +10,7 @@ from holdfast.domain.exlets.exlet_plain import exlet_as_plain, version_of
 from holdfast.domain.faults.house_policy import Course
 from holdfast.domain.faults.incident import Decision, Incident
 from holdfast.domain.rules.condition import Verdict
-from holdfast.domain.rules.rule_set import Ruling
+from holdfast.domain.rules.rule_set import Level, Ruling
 
 HOUSE = "house policy"
 EXLET = "exlet"
@@ -41,6 +41,10 @@ def decision_by_rule(
         return _held(incident, name, exlet, detail, now, n)
     rule = by.walk.tree.rules[by.walk.last_satisfied]
     detail |= {"words": f"if {shortened(rule.condition)}" + (f"; {rule.description}" if rule.description else "")}
+    detail |= {"author": rule.author} if rule.author else {}
+    if by.rule_set.level is Level.FLOW:
+        # Written for somebody's own flow; on the jobs of others of the same flow it needs a second person.
+        detail |= {"rule_owner": rule.author}
     if ruling.conclusion is not None and ruling.conclusion.exlet:
         detail |= {"exlet": exlet.name, "exlet_version": version_of(exlet)}
     return Decision(incident.id, n, incident.tenant, now, EXLET, name, exlet=exlet_as_plain(exlet), detail=detail)

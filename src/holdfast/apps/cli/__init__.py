@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import typer
 
+from holdfast.apps.cli.approve import approve
 from holdfast.apps.cli.audit import audit
 from holdfast.apps.cli.brake import brake
 from holdfast.apps.cli.cases import cases
@@ -47,7 +48,7 @@ _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     JOBS: (queue, jobs, describe, story, logs, wait),
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
     FLOWS: (run, watch, cases, history, graph, check, raise_),
-    FAULTS: (inbox, explain, classify, packs, rules, exlets),
+    FAULTS: (inbox, approve, explain, classify, packs, rules, exlets),
     LOOK: (pilots, alerts, events, status, brake, audit, link, config),
 }
 for panel, functions in _ROOMS.items():

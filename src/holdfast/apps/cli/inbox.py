@@ -61,12 +61,14 @@ def inbox(
     filters = {key: value for key, value in wanted.items() if value}
     if wait:
         _wait(session, filters, timeout)
+    if not each and state == WAITING and not session.out.as_json:
+        _show_groups(session, cause, filters.get("owner"))
+        return ExitCode.OK
     found, more = newest(lambda many, cursor: session.client.find_incidents(filters, limit=many, cursor=cursor), limit)
     if session.out.as_json:
         session.out.document({"incidents": found})
         return ExitCode.OK
-    lines = _each(session, found) if each else _groups(session, found)
-    for line in lines:
+    for line in _each(session, found):
         session.out.data(line)
     if not found:
         session.out.say("Nothing waits for a person.")
@@ -106,26 +108,39 @@ def _wait(session: Session, filters: dict[str, Any], timeout: float | None) -> N
         time.sleep(LOOK_EVERY)
 
 
-def _groups(session: Session, found: list[Incident]) -> list[str]:
-    groups: dict[tuple[str, str], list[Incident]] = {}
-    for one in found:
-        groups.setdefault((one["cause"], one["owner"]), []).append(one)
+def _show_groups(session: Session, cause: str | None, owner: str | None) -> None:
+    """The groups as the server sees them: a storm is one."""
+    from holdfast.client import incident_calls
+
+    told = session.client.send(incident_calls.inbox(cause=cause, owner=owner))
+    if session.out.as_json:
+        session.out.document(told)
+        return
     rows = [
         [
-            cause,
-            owner,
-            f"{len(ones):,}",
-            moment(ones[0]["at"]),
-            ones[0]["job"][:8] or ones[0]["case"][:8],
-            ones[0]["note"],
+            f"{one['count']:,}",
+            one["cause"],
+            one["owner"] or f"{one['owners']:,} owners",
+            f"{one['core_hours']:,.1f}",
+            moment(one["oldest"]),
+            one["waits_for"],
+            one["next"],
+            one["note"],
         ]
-        for (cause, owner), ones in sorted(groups.items(), key=lambda one: -len(one[1]))
+        for one in told["groups"]
     ]
     columns = [
-        Column("CAUSE"), Column("OWNER", widest=20), Column("NUMBER", right=True), Column("NEWEST"), Column("SUCH AS"),
-        Column("WHY", widest=60),
+        Column("NUMBER", right=True), Column("CAUSE"), Column("OWNER", widest=20), Column("CORE-HOURS", right=True), Column("OLDEST"),
+        Column("WAITS FOR"), Column("NEXT", widest=80), Column("WHY", widest=60),
     ]  # fmt: skip
-    return list(table(columns, rows, paint=session.out.paint)) if rows else []
+    for line in table(columns, rows, paint=session.out.paint) if rows else ():
+        session.out.data(line)
+    if not rows:
+        session.out.say("Nothing waits for a person.")
+    elif told["more"]:
+        session.out.say("There is more than was looked at; --cause and -u choose.")
+    else:
+        session.out.say("holdfast explain JOB says why; holdfast retry JOB tries it again; --each lists single ones.")
 
 
 def _each(session: Session, found: list[Incident]) -> list[str]:

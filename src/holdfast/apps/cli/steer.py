@@ -162,6 +162,7 @@ def _agreed(session: Session, names: Sequence[str], what: str, *, yes: bool, war
 def _each(session: Session, names: Sequence[str], steer: Callable[[str], Job]) -> int:
     """Steer every job; the exit code is that of the first that refused."""
     from holdfast.client import ClientError, NotAllowed, Unavailable
+    from holdfast.client.errors import WaitsForApproval
 
     out = session.out
     done: list[Job] = []
@@ -171,6 +172,12 @@ def _each(session: Session, names: Sequence[str], steer: Callable[[str], Job]) -
         for number, name in enumerate(names, 1):
             try:
                 job = steer(name)
+            except WaitsForApproval as waits:
+                errors.append(
+                    {"id": name, "message": str(waits), "exit_code": int(ExitCode.OK), "approval": waits.request}
+                )
+                if not out.as_json:
+                    out.data(f"{name} {waits}")
             except ClientError as error:
                 if not out.as_json and len(names) > 1:
                     out.say(f"{name}:")

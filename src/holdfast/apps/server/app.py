@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from holdfast.adapters.prometheus.metrics import Metrics
 from holdfast.apps.server import (
+    approval_routes,
     audit_routes,
     brake_routes,
     case_routes,
@@ -79,6 +80,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(trigger_routes.router)
     app.include_router(engine_routes.router)
     app.include_router(brake_routes.router)
+    app.include_router(approval_routes.router)
     app.include_router(audit_routes.router)
     app.include_router(place_routes.router)
     app.include_router(incident_routes.router)

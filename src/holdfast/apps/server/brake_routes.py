@@ -173,4 +173,6 @@ async def decide_group(desk: TheDesk, who: Operator, body: GroupIn) -> Response:
     storms = desk.services.parts.brakes.storms
     decide = storms.try_again if body.do == "try" else storms.let_all
     await desk.note(who, f"group.{body.do}", body.group, why=body.reason, rule=body.rule)
-    return json_answer(_group(await decide(who.tenant, body.group, body.rule)))
+    group = await decide(who.tenant, body.group, body.rule)
+    await desk.services.parts.faults.wake(who.tenant, body.group)
+    return json_answer(_group(group))

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Header, Query, Response
 from pydantic import Field, JsonValue
 
 from holdfast.apps.server.answers import Out, Time, errors
+from holdfast.apps.server.approvals import WAITS, alone, ask, verb_act
 from holdfast.apps.server.desk import Desk, Operator, Submitter, TheDesk, Viewer
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import INT64, ContinueIn, Holder, Id, Model, Reason
@@ -303,11 +304,15 @@ async def continue_flow(desk: TheDesk, who: Operator, version: str, body: Contin
     return json_answer(_gate(await desk.services.gates.let_go(who.tenant, version, holder)))
 
 
-@router.post("/flows/{version}/verbs", response_model=FlowVerbOut, responses=errors(404, 409, body=True))
+@router.post("/flows/{version}/verbs", response_model=FlowVerbOut, responses=errors(404, 409, body=True) | WAITS)
 async def send_flow_verb(desk: TheDesk, who: Operator, version: str, body: FlowVerbIn) -> Response:
     """Steer all cases of a flow. Suspend and continue hold for those that start later too, all other verbs are for those that have begun."""
     await desk.services.parts.flows.plan(who.tenant, _version(version))
     verb = _verb(desk, who, body)
+    if not alone(desk, who, verb.kind.value, "item" if verb.item else "all-cases", owner=""):
+        act = verb_act("flow.verb", verb, begun_by=verb.at)
+        words = f"{verb.kind} {verb.item or 'all cases'} of flow {version[:12]}"
+        return await ask(desk, who, verb.kind.value, version, owner="", why=verb.reason, act=act, words=words)
     await desk.note(who, f"flow.{verb.kind}", version, why=verb.reason, item=verb.item, verb=verb.id)
     gates = desk.services.gates
     if verb.kind in (VerbKind.SUSPEND, VerbKind.CONTINUE) and not verb.item:
@@ -418,7 +423,7 @@ def _without_incident(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if name != "incident"}
 
 
-@router.post("/cases/{case}/verbs", response_model=AnsweredOut, responses=errors(404, 409, body=True))
+@router.post("/cases/{case}/verbs", response_model=AnsweredOut, responses=errors(404, 409, body=True) | WAITS)
 async def send_verb(desk: TheDesk, who: Submitter, case: str, body: VerbIn) -> Response:
     """Steer a case or one of its items."""
     found = await case_of_tenant(desk, case, who)
@@ -427,6 +432,11 @@ async def send_verb(desk: TheDesk, who: Submitter, case: str, body: VerbIn) -> R
     if body.holder not in (None, who.subject) and not who.may(Role.OPERATOR):
         raise Problem(403, "only an operator suspends or continues in another's name")
     verb = replace(_verb(desk, who, body), round=body.round, ancestors=body.ancestors)
+    target = "item" if verb.item else "ancestors" if verb.ancestors else "case"
+    if not alone(desk, who, verb.kind.value, target, owner=found.owner):
+        words = f"{verb.kind} {f'item {verb.item} of ' if verb.item else ''}case {case}"
+        act = verb_act("case.verb", verb)
+        return await ask(desk, who, verb.kind.value, case, owner=found.owner, why=verb.reason, act=act, words=words)
     what = {"item": verb.item, "verb": verb.id} | ({"ancestors": True} if verb.ancestors else {})
     await desk.note(who, f"case.{verb.kind}", case, owner=found.owner, why=verb.reason, **what)
     try:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
 from holdfast.apps.server.answers import Out, Time, errors
-from holdfast.apps.server.desk import Operator, TheDesk, Viewer
+from holdfast.apps.server.desk import RuleAuthor, TheDesk, Viewer
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import Model
 from holdfast.apps.server.problems import Problem
@@ -91,7 +91,7 @@ async def read_exlet(desk: TheDesk, who: Viewer, name: Name, version: Version | 
 
 
 @router.put("/{name}", response_model=ExletWholeOut, responses=errors(400, body=True))
-async def put_exlet(desk: TheDesk, who: Operator, name: Name, body: ExletIn) -> Response:
+async def put_exlet(desk: TheDesk, who: RuleAuthor, name: Name, body: ExletIn) -> Response:
     """Check an exlet and keep it under its name: rules that decide from now on conclude it as it is here. The same content again changes nothing."""
     read = read_exlet_text(body.text, body.type)
     wrong = [{"at": f"body.text:{one.line}:{one.column}", "detail": str(one)} for one in read.problems[:100]]

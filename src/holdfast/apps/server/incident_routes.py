@@ -10,10 +10,13 @@ from holdfast.apps.server.answers import Out, Time, errors
 from holdfast.apps.server.desk import TheDesk, Viewer
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.problems import Problem
+from holdfast.domain.faults.brakes import CORE_HOUR
 from holdfast.domain.faults.incident import Decision, IncidentState
 from holdfast.formats.incident_public import incident_public, standing_public
+from holdfast.formats.job_public import time_text
 from holdfast.ports.errors import Permanent
 from holdfast.ports.incident_store import IncidentQuery
+from holdfast.services.list_inbox import ListInbox
 
 router = APIRouter(prefix="/v1", tags=["incidents"])
 MOST = 50
@@ -73,6 +76,33 @@ class IncidentWholeOut(IncidentOut):
     steps: list[StepOut]
 
 
+class InboxGroupOut(Out):
+    group: str
+    """Of a storm; empty: these are alike, and came one by one."""
+    cause: str
+    owner: str
+    """Empty: of several owners."""
+    owners: int
+    count: int
+    core_hours: float
+    """What another run of all of them would cost."""
+    oldest: Time
+    incident: str
+    """The oldest of them."""
+    job: str
+    case: str
+    waits_for: str
+    note: str
+    next: str
+    """The command that helps on from here."""
+
+
+class InboxOut(Out):
+    groups: list[InboxGroupOut]
+    more: bool
+    """There is more than was looked at."""
+
+
 def _query(tenant: str, state: str, **wanted: str) -> IncidentQuery:
     try:
         states = frozenset(IncidentState(one) for one in state.split(",") if one)
@@ -103,6 +133,32 @@ async def find_incidents(
         raise Problem(400, str(error)) from error
     shown = [standing_public(one.standing) for one in page.found]
     return json_answer({"incidents": shown, "cursor": page.cursor})
+
+
+@router.get("/inbox", response_model=InboxOut, responses=errors())
+async def read_inbox(desk: TheDesk, who: Viewer, cause: Word = "", owner: Word = "") -> Response:
+    """What waits for a person, in groups by cause and owner, a storm as one; the dearest first."""
+    parts = desk.services.parts
+    found = await ListInbox(parts.incidents, parts.store).groups(who.tenant, owner=owner or None, cause=cause or None)
+    groups = [
+        {
+            "group": one.place.group,
+            "cause": one.place.cause,
+            "owner": one.place.owner,
+            "owners": one.owners,
+            "count": one.count,
+            "core_hours": round(one.core_seconds / CORE_HOUR, 2),
+            "oldest": time_text(one.oldest.at),
+            "incident": one.oldest.id,
+            "job": one.oldest.job,
+            "case": one.oldest.case,
+            "waits_for": one.place.waits.value,
+            "note": one.oldest.note,
+            "next": one.next_step,
+        }
+        for one in found.groups
+    ]
+    return json_answer({"groups": groups, "more": found.more})
 
 
 @router.get("/incidents/counts", response_model=IncidentCountsOut, responses=errors(400))

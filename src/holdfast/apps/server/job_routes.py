@@ -19,6 +19,7 @@ from holdfast.apps.server.answers import (
     SubmittedOut,
     errors,
 )
+from holdfast.apps.server.approvals import WAITS, alone, ask
 from holdfast.apps.server.description import COUNTS, SORTS, filters
 from holdfast.apps.server.desk import Desk, Operator, Submitter, TheDesk, Viewer, settled
 from holdfast.apps.server.event_stream import EventStream, event
@@ -203,9 +204,14 @@ async def carry_on(desk: TheDesk, who: Submitter, job: str, body: ContinueIn | N
     return shown(settled(await desk.services.steer.let_go(job, holder=holder, by=who.subject)))
 
 
-@router.post("/jobs/{job}/release", response_model=JobOut, responses=STEERED)
+@router.post("/jobs/{job}/release", response_model=JobOut, responses=STEERED | WAITS)
 async def release(desk: TheDesk, who: Operator, job: str, body: ReleaseIn) -> Response:
     """Take a claim away by hand, if it is still the one that was seen."""
+    owner = (await desk.job(job, who)).document.owner
+    if not alone(desk, who, "release", "job", owner=owner):
+        act = {"kind": "job.release", "attempt": body.expected_attempt, "claim": body.expected_claim}
+        words = f"take the claim of attempt {body.expected_attempt} away from job {job}"
+        return await ask(desk, who, "release", job, owner=owner, why=body.reason, act=act, words=words)
     await _steerable(desk, who, job, "release", body.reason, attempt=body.expected_attempt)
     answer = await desk.services.steer.release(
         job, attempt=body.expected_attempt, claim=body.expected_claim, by=who.subject, reason=body.reason
@@ -221,7 +227,7 @@ async def retry(desk: TheDesk, who: Operator, job: str, body: ReasonIn | None = 
     return shown(settled(await desk.services.steer.retry(job, by=who.subject, reason=reason)))
 
 
-@router.post("/jobs/{job}/force-complete", response_model=JobOut, responses=STEERED)
+@router.post("/jobs/{job}/force-complete", response_model=JobOut, responses=STEERED | WAITS)
 async def force_complete(desk: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
     """Say that the job counts as done."""
     return await _force(desk, who, job, body, State.FORCED_COMPLETE)
@@ -235,6 +241,12 @@ async def force_fail(desk: TheDesk, who: Operator, job: str, body: ForceIn) -> R
 
 async def _force(desk: Desk, who: Principal, job: str, body: ForceIn, to: State) -> Response:
     what = "force-complete" if to is State.FORCED_COMPLETE else "force-fail"
+    owner = (await desk.job(job, who)).document.owner
+    if not alone(desk, who, what, "job", owner=owner):
+        act = {"kind": "job.force", "to": to.value, "generation": body.expected_generation}
+        act["attempt"] = body.expected_attempt
+        words = f"count job {job} as {'done' if to is State.FORCED_COMPLETE else 'failed'} at attempt {body.expected_attempt}"
+        return await ask(desk, who, what, job, owner=owner, why=body.reason, act=act, words=words)
     await _steerable(desk, who, job, what, body.reason, attempt=body.expected_attempt)
     expected = Token(body.expected_generation, body.expected_attempt)
     answer = await desk.services.steer.force(job, to=to, expected=expected, by=who.subject, reason=body.reason)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from holdfast.apps.server.answers import Out, Time, errors
-from holdfast.apps.server.desk import Desk, Operator, TheDesk
+from holdfast.apps.server.desk import Desk, RuleAuthor, TheDesk
 from holdfast.apps.server.event_stream import EventStream, event, while_wanted
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import Model
@@ -206,7 +206,7 @@ STREAM: dict[int | str, dict[str, Any]] = {
 
 @router.post("/{level}/{name}/replay", response_model=ReplayOut, responses=STREAM | errors(404, 429, body=True))
 async def replay_rules(
-    request: Request, desk: TheDesk, who: Operator, level: LevelName, name: SetName, body: ReplayIn
+    request: Request, desk: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: ReplayIn
 ) -> Response:
     """Run a rule set over recorded incidents: what would be decided otherwise, which verdicts would be wrong, what it would cost. Nothing is done.
 
@@ -238,7 +238,7 @@ async def replay_rules(
 async def propose_rules(
     request: Request,
     desk: TheDesk,
-    who: Operator,
+    who: RuleAuthor,
     level: LevelName,
     name: SetName,
     since: Annotated[str | None, Query(max_length=40)] = None,
@@ -266,7 +266,7 @@ async def propose_rules(
     "/{level}/{name}/rules/{rule}/state", response_model=EditedOut, responses=STREAM | errors(404, 409, 429, body=True)
 )
 async def set_state(
-    request: Request, desk: TheDesk, who: Operator, level: LevelName, name: SetName, rule: RuleName, body: StateIn
+    request: Request, desk: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, rule: RuleName, body: StateIn
 ) -> Response:
     """Let a rule act, or make it a shadow again. Before it may act it is replayed over every incident that is recorded; where it would have been wrong, or would have erred, it is
     refused unless that is confirmed with a reason. The summary of the replay is kept with the version.

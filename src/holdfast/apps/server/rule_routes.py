@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field, JsonValue
 
 from holdfast.apps.server.answers import Out, errors
-from holdfast.apps.server.desk import Desk, Operator, TheDesk, Viewer
+from holdfast.apps.server.desk import Desk, RuleAuthor, TheDesk, Viewer
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import INT64, Id, Model, NoNul
 from holdfast.apps.server.problems import Problem
@@ -279,7 +279,7 @@ async def read_rule_set(
 
 
 @router.post("/{level}/{name}", response_model=EditedOut, responses=errors(404, 409, body=True))
-async def add_rule(desk: TheDesk, who: Operator, level: LevelName, name: SetName, body: RuleIn) -> Response:
+async def add_rule(desk: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: RuleIn) -> Response:
     """Add a rule for its cornerstone, as a shadow. It is refused where its condition is not true on the cornerstone, and where an earlier
     cornerstone would be answered otherwise, unless that is confirmed."""
     draft = await draft_of(desk, who, set_named(who, level, name), body)
@@ -323,7 +323,7 @@ async def differ(
 
 
 @router.post("/{level}/{name}/rollback", response_model=EditedOut, responses=errors(404, 409, body=True))
-async def roll_back(desk: TheDesk, who: Operator, level: LevelName, name: SetName, body: BackIn) -> Response:
+async def roll_back(desk: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: BackIn) -> Response:
     """Make everything as it was in an older version, by a new one."""
     await desk.note(who, "rule.rollback", str(set_named(who, level, name)), version=body.version)
     return json_answer(
@@ -341,7 +341,7 @@ async def read_rule(desk: TheDesk, who: Viewer, level: LevelName, name: SetName,
 @router.delete("/{level}/{name}/rules/{rule}", response_model=EditedOut, responses=errors(404, 409, 422))
 async def remove_rule(
     desk: TheDesk,
-    who: Operator,
+    who: RuleAuthor,
     level: LevelName,
     name: SetName,
     rule: RuleName,

@@ -33,6 +33,7 @@ from holdfast.services.count_chains import CountChains
 from holdfast.services.decide_faults import DecideFaults
 from holdfast.services.flow_ends import FlowEnds
 from holdfast.services.handle_faults import HandleFaults
+from holdfast.services.keep_approvals import KeepApprovals
 from holdfast.services.keep_audit import KeepAudit
 from holdfast.services.keep_exlets import KeepExlets
 from holdfast.services.keep_flows import KeepFlows
@@ -77,6 +78,7 @@ class Parts:
     audit: KeepAudit
     stops: KeepStops
     brakes: LeaseBrakes
+    approvals: KeepApprovals
     release: ReleaseClaims
     flows: KeepFlows
     exlets: KeepExlets
@@ -127,7 +129,10 @@ def make_parts(settings: Settings) -> Parts:
     brakes = LeaseBrakes(slips, storms, clock, ids, settings.brakes)
     rules = RuleCache(KeepRules(slips), CelConditions())
     chains = CountChains(stores.incidents, store)
-    fault_acts = ActOnFaults(stores.incidents, writer, clock, engine=engine, brakes=brakes, audit=audit, chains=chains)
+    approvals = KeepApprovals(store, clock)
+    fault_acts = ActOnFaults(
+        stores.incidents, writer, clock, engine=engine, brakes=brakes, audit=audit, chains=chains, approvals=approvals
+    )
     faults = HandleFaults(
         store,
         stores.incidents,
@@ -166,6 +171,7 @@ def make_parts(settings: Settings) -> Parts:
         audit=audit,
         stops=KeepStops(slips, clock),
         brakes=brakes,
+        approvals=approvals,
         release=ReleaseClaims(store, stores.pilots, writer, clock),
         flows=flows,
         exlets=exlets,

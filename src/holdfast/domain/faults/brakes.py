@@ -91,6 +91,8 @@ class BrakePolicy:
     """How long a lease of tokens is good for."""
     bunch: int = 20
     """Tokens that are leased at a time."""
+    second_person: bool = True
+    """Whether some acts need a second person; a domain of one person has none."""
     stopped_wait: int = MINUTE
     """When to ask again while a stop holds, a canary runs or an approval is missing."""
 
@@ -325,13 +327,20 @@ def _stopped(brakes: Brakes, request: Request, now: int) -> Refused | None:
 
 
 def _alone(brakes: Brakes, request: Request, now: int) -> Refused | None:
-    steps = ((request.action, request.target), *request.also)
-    owners = {"rule_owner": request.rule_owner, "job_owner": request.owner}
-    why = next((why for action, target in steps if (why := needed(action, target, **owners)) is not None), None)
-    if why is None:
+    why = why_alone(request)
+    if why is None or not brakes.policy.second_person:
         return None
     missing = approved(request.approval, tenant=request.tenant, decision=request.decision, now=now)
-    return None if missing is None else Refused(Brake.SECOND_PERSON, f"{why}: {missing.words}", None)
+    group = brakes.storms.group_of(request.sign)
+    named = group.id if group is not None else ""
+    return None if missing is None else Refused(Brake.SECOND_PERSON, f"{why}: {missing.words}", None, named)
+
+
+def why_alone(request: Request) -> str | None:
+    """Why one person's rule may not do this alone; None: it may."""
+    steps = ((request.action, request.target), *request.also)
+    owners = {"rule_owner": request.rule_owner, "job_owner": request.owner}
+    return next((why for action, target in steps if (why := needed(action, target, **owners)) is not None), None)
 
 
 def _looping(brakes: Brakes, request: Request) -> Refused | None:

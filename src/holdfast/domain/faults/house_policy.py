@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, cast
 
 from holdfast.domain.faults.cause import Finding
-from holdfast.domain.faults.ladder import INFRASTRUCTURE
+from holdfast.domain.faults.ladder import INFRASTRUCTURE, RETRIES, Layer, Ledger, entered, with_told
 from holdfast.domain.jobs.claim import MAX_RELEASES, retry_policy
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.domain.jobs.lifecycle import Event, step
@@ -60,13 +61,25 @@ def is_lost(document: JobDocument) -> bool:
     return document.last is None or document.releases >= MAX_RELEASES
 
 
-def carried_out(document: JobDocument, answer: HouseAnswer, *, now: int, by: str) -> JobDocument:
-    """The faulted document after the answer."""
+def carried_out(
+    document: JobDocument,
+    answer: HouseAnswer,
+    *,
+    now: int,
+    by: str,
+    cause: str = "unknown",
+    told: Mapping[Layer, int] | None = None,
+) -> JobDocument:
+    """The faulted document after the answer. A try goes into the ledger of all retries, with those that other layers are known to have made."""
     assert document.state is State.FAULTED  # noqa: S101 - the caller looked
     if answer.course is Course.HOLD:
         return document.having(not_before=NEVER, changed=now)
     if answer.course is Course.FAIL:
         return step(document, Event.GIVE_UP, now=now, by=by, note=answer.words, not_before=0)
-    spent = {} if answer.charged else {"faults": max(0, document.faults - 1), "releases": document.releases + 1}
+    spent: dict[str, Any] = (
+        {} if answer.charged else {"faults": max(0, document.faults - 1), "releases": document.releases + 1}
+    )
+    ledger = with_told(Ledger.from_plain(cast("list[list[Any]]", document.extra.get(RETRIES, []))), cause, told or {})
+    spent["extra"] = {**document.extra, RETRIES: entered(ledger, cause).as_plain()}
     due = now + 1000 * answer.wait
     return step(document, Event.RETRY, now=now, by=by, note=answer.words, not_before=due, **spent)

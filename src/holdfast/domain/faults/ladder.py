@@ -106,6 +106,38 @@ def noticed(ledger: Ledger, layer: Layer, cause: str, total: int) -> Ledger:
     return replace(ledger, counts={**ledger.counts, key: ledger.counts.get(key, 0) + total - before})
 
 
+RETRIES = "retry_ledger"
+"""Where a job's document keeps the ledger of its retries."""
+TOLD: Mapping[str, tuple[Layer, int]] = {
+    "scheduler_restarts": (Layer.BATCH, 0),
+    "snakemake_attempt": (Layer.EXECUTOR, 1),
+    "nextflow_attempt": (Layer.EXECUTOR, 1),
+    "executor_attempt": (Layer.EXECUTOR, 1),
+    "temporal_attempt": (Layer.ENGINE, 1),
+    "engine_attempt": (Layer.ENGINE, 1),
+}
+"""What evidence, or a label of the job, says of other layers' tries: how often a batch system started it again, or the number of an attempt, which begins with 1."""
+MOST_TOLD = 10_000
+
+
+def retries_told(*told: Mapping[str, object]) -> dict[Layer, int]:
+    """How often each other layer has tried a job again, as evidence and labels say; the largest word counts, and what is no number says nothing."""
+    found: dict[Layer, int] = {}
+    for name, (layer, first) in TOLD.items():
+        for one in told:
+            text = str(one.get(name, ""))
+            if text.isascii() and text.isdigit() and len(text) <= 6:
+                found[layer] = max(found.get(layer, 0), min(MOST_TOLD, max(0, int(text) - first)))
+    return found
+
+
+def with_told(ledger: Ledger, cause: str, told: Mapping[Layer, int]) -> Ledger:
+    """The ledger with all that other layers are said to have tried."""
+    for layer, total in told.items():
+        ledger = noticed(ledger, layer, cause, total)
+    return ledger
+
+
 @dataclass(frozen=True, slots=True)
 class Budgets:
     """How many tries are allowed."""

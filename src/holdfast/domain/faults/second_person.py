@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from holdfast.domain.faults.rate_limit import DAY
@@ -54,6 +55,43 @@ class Asking:
     """The person whose act it is: who asked for it by hand, or who promoted the rule."""
     at: int
     until: int
+    on: str = ""
+    """The job, case or flow that it is done to."""
+    owner: str = ""
+    """Of the job or case."""
+    why: str = ""
+    act: Mapping[str, Any] = field(default_factory=dict)
+    """What is done once another person agrees."""
+
+
+class Stage(StrEnum):
+    """How far a request has come."""
+
+    WAITING = "waiting"
+    APPROVED = "approved"
+    """Another person agreed, and it is being done."""
+    DONE = "done"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+    """Nobody answered in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What another person said to a request."""
+
+    agreed: bool
+    by: str
+    at: int
+    why: str = ""
+
+
+def stage_of(asking: Asking, answered: Answered | None, *, done: bool, now: int) -> Stage:
+    if answered is None:
+        return Stage.WAITING if now < asking.until else Stage.EXPIRED
+    if not answered.agreed:
+        return Stage.REFUSED
+    return Stage.DONE if done else Stage.APPROVED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,66 @@
+"""Routes for a second person: what waits for one, and their answer."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from holdfast.apps.server.answers import Out, errors
+from holdfast.apps.server.approvals import ApprovalOut, State, approval_public, carry_out
+from holdfast.apps.server.desk import Approver, TheDesk, Viewer
+from holdfast.apps.server.job_routes import json_answer
+from holdfast.apps.server.models import Model, Reason
+from holdfast.apps.server.problems import Problem
+from holdfast.domain.faults.second_person import Stage
+from holdfast.ports.errors import Conflict, NotFound, Permanent
+from holdfast.ports.identity import Role
+
+router = APIRouter(prefix="/v1", tags=["approvals"])
+
+
+class ApprovalsOut(Out):
+    approvals: list[ApprovalOut]
+
+
+class AnswerIn(Model):
+    agree: bool
+    reason: Reason = ""
+
+
+@router.get("/approvals", response_model=ApprovalsOut, responses=errors())
+async def find_approvals(desk: TheDesk, who: Viewer, state: State | None = None) -> Response:
+    """What waits for a second person, or did in the last days; the newest first."""
+    found = await desk.services.parts.approvals.find(who.tenant)
+    shown = [approval_public(one) for one in found if state is None or one.stage == state]
+    return json_answer({"approvals": shown})
+
+
+@router.get("/approvals/{request}", response_model=ApprovalOut, responses=errors(404))
+async def read_approval(desk: TheDesk, who: Viewer, request: str) -> Response:
+    """One request."""
+    try:
+        return json_answer(approval_public(await desk.services.parts.approvals.get(who.tenant, request)))
+    except NotFound as error:
+        raise Problem(404, str(error)) from error
+
+
+@router.post("/approvals/{request}", response_model=ApprovalOut, responses=errors(404, 409, body=True))
+async def answer_approval(desk: TheDesk, who: Approver, request: str, body: AnswerIn) -> Response:
+    """Agree to a request, and it is done; or refuse it. Never one's own. A repeat changes nothing."""
+    approvals = desk.services.parts.approvals
+    try:
+        before = await approvals.get(who.tenant, request)
+        if before.answered is None:
+            what = "approval.agree" if body.agree else "approval.refuse"
+            await desk.note(who, what, before.asking.on, why=body.reason, request=request, asked_by=before.asking.by)
+        known = await approvals.answer(
+            who.tenant, request, agreed=body.agree, by=who.subject, approver=who.may(Role.APPROVER), why=body.reason
+        )
+    except NotFound as error:
+        raise Problem(404, str(error)) from error
+    except Permanent as error:
+        raise Problem(403, str(error)) from error
+    except Conflict as error:
+        raise Problem(409, str(error)) from error
+    if known.stage is Stage.APPROVED:
+        known = await carry_out(desk, known)
+    return json_answer(approval_public(known))

@@ -1,0 +1,145 @@
+"""Keeps what waits for a second person: who asked for what, what another person said, and that it was done.
+
+Three documents, each create-only: the request, the answer, and that it was carried out. So the first answer stays, and whoever finds an answer without the third
+carries the act out again, which every act here takes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, cast
+
+from holdfast.domain.faults.second_person import (
+    LASTS,
+    Answered,
+    Approval,
+    Asking,
+    NotApproved,
+    Stage,
+    approve,
+    digest_of,
+    stage_of,
+)
+from holdfast.ports.clock import Clock
+from holdfast.ports.errors import Conflict, NotFound, Permanent
+from holdfast.ports.job_store import JobStore, Record
+
+ASKED, ANSWERED, DONE = "approval", "approval-answer", "approval-done"
+SHOWN = 1000
+AGAIN = 100
+"""How often the same may be asked for after it was refused or has expired."""
+
+
+class Known(NamedTuple):
+    """A request as it stands now."""
+
+    id: str
+    asking: Asking
+    answered: Answered | None
+    outcome: str | None
+    """What came of it; None: it was not done, or not yet."""
+    stage: Stage
+
+
+@dataclass(slots=True)
+class KeepApprovals:
+    """The service."""
+
+    store: JobStore
+    clock: Clock
+
+    async def ask(self, asking: Asking) -> Known:
+        """Ask for another person's agreement; the same asked twice, while it waits, is one request."""
+        for number in range(AGAIN):
+            name = _name(asking, number)
+            body = {**asdict(asking), "act": dict(asking.act)}
+            record = Record(f"{ASKED}:{name}", asking.tenant, ASKED, name, asking.at, body)
+            known = None
+            if not (await self.store.add_records([record]))[0]:
+                known = await self._known(name)
+            if known is None:
+                return Known(name, asking, None, None, Stage.WAITING)
+            if known.stage in (Stage.WAITING, Stage.APPROVED):
+                return known
+        raise Conflict("this was asked for too often")
+
+    async def get(self, tenant: str, name: str) -> Known:
+        """A request of a tenant; `NotFound`."""
+        known = await self._known(name) if name.isascii() and name.isalnum() else None
+        if known is None or known.asking.tenant != tenant:
+            raise NotFound(f"there is no request {name[:64]} in tenant {tenant}")
+        return known
+
+    async def find(self, tenant: str) -> Sequence[Known]:
+        """The requests of the last days, the newest first; up to a second old."""
+        since = self.clock.now() - 2 * LASTS
+        asked = await self.store.find_records(kind=ASKED, tenant=tenant, since=since, newest_first=True, limit=SHOWN)
+        answers = await self._by_name(ANSWERED, tenant, since)
+        done = await self._by_name(DONE, tenant, since)
+        return [self._read(one, answers.get(one.job), done.get(one.job)) for one in asked]
+
+    async def answer(self, tenant: str, name: str, *, agreed: bool, by: str, approver: bool, why: str) -> Known:
+        """Agree or refuse. `Permanent`: this person may not; `Conflict`: another answered otherwise, or it is too late."""
+        known = await self.get(tenant, name)
+        now = self.clock.now()
+        allowed = approve(known.asking, by=by, tenant=tenant, approver=approver, now=now)
+        if known.answered is None and isinstance(allowed, NotApproved):
+            taken_back = by == known.asking.by and not agreed  # one may always give up what one has asked for
+            if now >= known.asking.until:
+                raise Conflict(allowed.words)
+            if not taken_back:
+                raise Permanent(allowed.words)
+        if known.answered is None:
+            body = {"agreed": agreed, "by": by, "at": now, "why": why}
+            await self.store.add_records([Record(f"{ANSWERED}:{name}", tenant, ANSWERED, name, now, body)])
+            known = await self.get(tenant, name)
+        if known.answered is None or known.answered.agreed is not agreed:
+            said = known.answered
+            who = said.by if said is not None else "nobody"
+            raise Conflict(f"{who} has {'agreed' if said is not None and said.agreed else 'refused'} already")
+        return known
+
+    async def carried_out(self, known: Known, outcome: str) -> Known:
+        """Say that it was done, and what came of it."""
+        body = {"outcome": outcome[:1000]}
+        record = Record(f"{DONE}:{known.id}", known.asking.tenant, DONE, known.id, self.clock.now(), body)
+        await self.store.add_records([record])
+        return await self.get(known.asking.tenant, known.id)
+
+    async def approval(self, tenant: str, decision: str) -> Approval | None:
+        """Another person's agreement to a rule's decision, if there is one."""
+        known = await self._known(_name_of(tenant, decision, "", 0))
+        if known is None or known.answered is None or not known.answered.agreed:
+            return None
+        said = known.answered
+        return Approval(tenant, decision, known.asking.by, said.by, said.at, said.at + LASTS)
+
+    async def _by_name(self, kind: str, tenant: str, since: int) -> Mapping[str, Record]:
+        found = await self.store.find_records(kind=kind, tenant=tenant, since=since, newest_first=True, limit=SHOWN)
+        return {one.job: one for one in found}
+
+    async def _known(self, name: str) -> Known | None:
+        asked = await self.store.get_record(f"{ASKED}:{name}")
+        if asked is None:
+            return None
+        return self._read(
+            asked, await self.store.get_record(f"{ANSWERED}:{name}"), await self.store.get_record(f"{DONE}:{name}")
+        )
+
+    def _read(self, asked: Record, answer: Record | None, done: Record | None) -> Known:
+        asking = Asking(**cast("dict[str, Any]", dict(asked.body)))
+        answered = Answered(**cast("dict[str, Any]", dict(answer.body))) if answer is not None else None
+        outcome = str(done.body["outcome"]) if done is not None else None
+        stage = stage_of(asking, answered, done=done is not None, now=self.clock.now())
+        return Known(asked.job, asking, answered, outcome, stage)
+
+
+def _name(asking: Asking, number: int) -> str:
+    by_rule = asking.act.get("kind") == "decision"
+    return _name_of(asking.tenant, asking.decision, "" if by_rule else asking.by, number)
+
+
+def _name_of(tenant: str, decision: str, by: str, number: int) -> str:
+    """Short enough to be typed."""
+    return digest_of({"tenant": tenant, "decision": decision, "by": by, "number": number})[:12]
