@@ -49,6 +49,9 @@ async def answer_approval(desk: TheDesk, who: Approver, request: str, body: Answ
     approvals = desk.services.parts.approvals
     try:
         before = await approvals.get(who.tenant, request)
+        if body.agree and who.subject == before.asking.by:
+            # Before the log says that somebody agreed.
+            raise Problem(403, f"{who.subject} has asked for it; another person has to agree")
         if before.answered is None:
             what = "approval.agree" if body.agree else "approval.refuse"
             await desk.note(who, what, before.asking.on, why=body.reason, request=request, asked_by=before.asking.by)
