@@ -141,4 +141,4 @@ async def test_changes_of_rules_are_written_down(server: RunningServer, tenant: 
     assert [one["what"] for one in entries] == ["rule.add", "rule.state", "rule.rollback", "rule.remove"]
     assert (entries[0]["on"], entries[0]["why"]) == ("domain/house", "too little memory")
     assert entries[0]["detail"]["condition"] == 'cause == "memory"'
-    assert (entries[1]["on"], entries[1]["detail"]) == (f"domain/house#{rule}", {"state": "active"})
+    assert (entries[1]["on"], entries[1]["detail"]["state"]) == (f"domain/house#{rule}", "active")
