@@ -1,26 +1,18 @@
-"""Carries out the steps of exlets, through the services that people use too.
-
-Before a step acts, a document says so under the step's own name (incident, number of the decision, step); after it, another one says how it ended. Both are
-create-only. Whoever comes to a step that is over acts no more; whoever comes to one that was begun repeats it as it was begun, with the same id and time, and everything
-that takes a step's id takes it once.
-"""
+"""Carries out the steps of exlets, through the services that people use too; each once, as `step_documents` says. Everything that takes a step's id takes it once."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from holdfast.domain.exlets.exlet import Exlet
-from holdfast.domain.exlets.exlet_plain import exlet_from_plain
 from holdfast.domain.exlets.exlet_run import (
     RunState,
     StepEnd,
-    StepState,
     WorkletEnded,
     run_name,
-    step_id,
     worklet_case,
 )
 from holdfast.domain.exlets.primitive import (
@@ -45,7 +37,6 @@ from holdfast.domain.faults.incident import (
     Incident,
     IncidentState,
     StepMark,
-    StepRecord,
     step_record_id,
 )
 from holdfast.domain.faults.ladder import Then
@@ -55,7 +46,7 @@ from holdfast.domain.flows.events import Verb, VerbKind
 from holdfast.domain.flows.expression import Path, inside
 from holdfast.domain.flows.flow_version import flow_as_plain
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import Conflict, NotFound, Permanent, Transient
+from holdfast.ports.errors import NotFound, Permanent, Transient
 from holdfast.ports.exception_engine import ExceptionEngine
 from holdfast.ports.flow_engine import CaseStart, FlowEngine
 from holdfast.ports.incident_store import IncidentStore
@@ -64,6 +55,7 @@ from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.mend_jobs import MendJobs, Outcome
 from holdfast.services.start_cases import CaseChecks, check_params
+from holdfast.services.step_documents import Ask, StepDocuments, end_of
 
 TRIES = 10
 VERBS: Mapping[Action, VerbKind] = {
@@ -83,23 +75,6 @@ STANDS: Mapping[RunState, IncidentState] = {
 }
 """Where an incident stands when a run of its exlet is over: what did not end well is for a person."""
 _WELL = frozenset({CaseOutcome.COMPLETED.value, CaseOutcome.FORCED_COMPLETE.value, CaseOutcome.UNDONE.value})
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A step that is to be done."""
-
-    incident: Incident
-    n: int
-    step: int
-    do: Primitive
-    at: int
-    """When it was begun, the first time."""
-    release: str = ""
-
-    @property
-    def id(self) -> str:
-        return step_id(self.incident.id, self.n, self.step)
 
 
 class Performer(Protocol):
@@ -129,30 +104,27 @@ class RunExlet:
 
     # -- steps -------------------------------------------------------------------------------------------------
 
+    @property
+    def documents(self) -> StepDocuments:
+        return StepDocuments(self.incidents, self.clock)
+
     async def exlet(self, incident: str, n: int) -> Exlet:
         """The exlet of a recorded decision; `NotFound`."""
-        decision = await self.incidents.get_decision(incident, n)
-        if decision is None or decision.exlet is None:
-            raise NotFound(f"decision {n} on incident {incident} has no exlet")
-        return exlet_from_plain(decision.exlet)
+        return await self.documents.exlet(incident, n)
 
     async def do_step(self, incident: str, n: int, step: int, *, release: str = "") -> StepEnd:
         """Carry a step out, once; how it ended, also if that was long ago."""
-
-        async def act(ask: Ask) -> Outcome:
-            return await self.perform(ask)
-
-        return await self._once(incident, n, step, act, release=release)
+        return await self.documents.once(incident, n, step, self.perform, release=release)
 
     async def start_worklets(self, incident: str, n: int, step: int) -> None:
         """Start the worklets of a step; those that run are left alone. `Permanent` or `NotFound` if they can never be."""
-        ask = await self._begin(incident, n, step)
+        ask = await self.documents.begin(incident, n, step)
         for place, worklet in enumerate(worklets_of(ask.do)):
             await self._start(ask, place, worklet)
 
     async def take_back(self, incident: str, n: int, step: int) -> StepEnd:
         """Give the case what the worklets of a step came to, once."""
-        return await self._once(incident, n, step, self._take_back)
+        return await self.documents.once(incident, n, step, self._take_back)
 
     async def worklets_ended(self, incident: str, n: int, step: int) -> Sequence[WorkletEnded]:
         """The worklets of a step that have ended, as the engine lists them."""
@@ -226,41 +198,6 @@ class RunExlet:
         climbed = [place for place, step in enumerate(steps) if step.action is Action.LADDER]
         found = await self.incidents.get_steps([step_record_id(incident, n, one, StepMark.OVER) for one in climbed])
         return any(end_of(one).detail.startswith(f"{Then.HOLD}:") for one in found.values())
-
-    async def _once(
-        self, incident: str, n: int, step: int, act: Callable[[Ask], Awaitable[Outcome]], *, release: str = ""
-    ) -> StepEnd:
-        over = step_record_id(incident, n, step, StepMark.OVER)
-        if (ended := (await self.incidents.get_steps([over])).get(over)) is not None:
-            return end_of(ended)
-        ask = await self._begin(incident, n, step, release=release)
-        try:
-            outcome = await act(ask)
-        except (NotFound, Permanent, Conflict) as error:
-            outcome = Outcome(done=False, detail=str(error))
-        state = StepState.DONE if outcome.done else StepState.REFUSED
-        detail = {"state": state.value, "detail": outcome.detail[:1000]}
-        record = StepRecord(
-            incident, n, step, StepMark.OVER, ask.incident.tenant, self.clock.now(), ask.do.action.value, detail
-        )
-        (first,) = await self.incidents.add_steps([record])
-        return end_of(record if first else (await self.incidents.get_steps([over]))[over])
-
-    async def _begin(self, incident: str, n: int, step: int, *, release: str = "") -> Ask:
-        """Say that a step begins; as whoever was the first has said."""
-        known = (await self.incidents.get_incidents([incident])).get(incident)
-        if known is None:
-            raise NotFound(f"there is no incident {incident}")
-        exlet = await self.exlet(incident, n)
-        if not 0 <= step < len(exlet.steps):
-            raise NotFound(f"the exlet has no step {step}")
-        do = exlet.steps[step].do
-        detail: dict[str, object] = {"release": release} if release else {}
-        record = StepRecord(incident, n, step, StepMark.BEGUN, known.tenant, self.clock.now(), do.action.value, detail)
-        (first,) = await self.incidents.add_steps([record])
-        if not first:
-            record = (await self.incidents.get_steps([record.id]))[record.id]
-        return Ask(known, n, step, do, record.at, str(record.detail.get("release", "")))
 
     # -- what a step does --------------------------------------------------------------------------------------
 
@@ -452,8 +389,3 @@ class RunExlet:
         if self.engine is None:
             raise Permanent("this domain runs no cases")
         return self.engine
-
-
-def end_of(record: StepRecord) -> StepEnd:
-    """How a step ended, by its document."""
-    return StepEnd(StepState(str(record.detail["state"])), str(record.detail.get("detail", "")))

@@ -17,7 +17,8 @@ from holdfast.domain.faults.ladder import Then
 from holdfast.ports.errors import Conflict, NotFound, Permanent
 from holdfast.ports.job_store import Written
 from holdfast.services.mend_jobs import Mending, Outcome
-from holdfast.services.run_exlet import STANDS, Ask, RunExlet, end_of
+from holdfast.services.run_exlet import STANDS, RunExlet
+from holdfast.services.step_documents import Ask, end_of
 
 
 class Single(NamedTuple):

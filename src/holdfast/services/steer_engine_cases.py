@@ -28,7 +28,7 @@ from holdfast.domain.faults.ladder import HOUSE, Budgets, Exhausted, Ladder, Led
 from holdfast.ports.errors import NotFound
 from holdfast.services.mend_jobs import Outcome
 from holdfast.services.order_engines import OrderEngines
-from holdfast.services.run_exlet import Ask
+from holdfast.services.step_documents import Ask
 
 DEEPEST = 32
 """Cases above a case that are told."""
