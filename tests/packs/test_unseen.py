@@ -39,6 +39,7 @@ FLOORS = {
     "unseen_infra_d": Floor(right=0.97, sure_and_wrong=0.0, retry=0.85),
     "unseen_programs_a": Floor(right=0.92, sure_and_wrong=0.0, retry=0.90),
     "unseen_programs_c": Floor(right=0.95, sure_and_wrong=0.0, retry=0.85),
+    "unseen_programs_e": Floor(right=0.97, sure_and_wrong=0.0, retry=0.90),
 }
 USUAL = Floor(right=0.85, sure_and_wrong=0.02, retry=0.80)
 """For a collection that has no floor of its own."""

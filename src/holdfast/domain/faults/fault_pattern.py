@@ -148,9 +148,10 @@ class FaultPattern:
         places: list[int] = []
         if when.lines:
             for search in when.lines:
-                places += seen.places(search, quoted=False)
+                places += seen.places(search, among=~seen.quoted)
             if places and when.not_lines:
-                passed = {place for search in when.not_lines for place in seen.places(search)}
+                here = _bits(places)
+                passed = {place for search in when.not_lines for place in seen.places(search, among=here)}
                 places = [place for place in places if place not in passed]
             if not places:
                 return None
@@ -160,19 +161,23 @@ class FaultPattern:
             if not first:
                 return None
             beside += first
-        if any(_near(seen, seen.places(search), places) for search in when.unless):
+        near = _bits(places, NEAR) if places else -1
+        if any(_speaks_against(seen, seen.places(search, among=near), places) for search in when.unless):
             return None
         return Match(self, tuple(sorted(set(places))), tuple(sorted(set(beside))))
 
 
-def _near(seen: Seen, found: list[int], places: list[int]) -> bool:
-    """Whether one of these lines stands near one of those and does not only warn: what a log says elsewhere is about something else."""
-    if not places or not found:
-        return bool(found)
-    same = {*found} & {*places}
-    return bool(same) or any(
-        not warns(seen.lowered[one]) for one in found if any(abs(one - place) <= NEAR for place in places)
-    )
+def _bits(places: list[int], around: int = 0) -> int:
+    """Lines as bits, with so many around each: what a log says elsewhere is about something else."""
+    found = 0
+    for place in places:
+        found |= ((1 << (2 * around + 1)) - 1) << place >> around
+    return found
+
+
+def _speaks_against(seen: Seen, found: list[int], places: list[int]) -> bool:
+    """Whether one of these lines is one of those, or does not only warn."""
+    return bool(found) and (not places or any(one in places or not warns(seen.lowered[one]) for one in found))
 
 
 def _any(searches: tuple[Search, ...], text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _PREFIX = re.compile(
     r"(?:\s*(?:"
@@ -18,7 +19,8 @@ _PREFIX = re.compile(
 )
 
 
+@lru_cache(maxsize=1024)
 def behind_prefix(lowered: str) -> int:
-    """Where a line in lower case really begins; 0 if nothing stands before it."""
+    """Where a line in lower case really begins; 0 if nothing stands before it. Kept, since several expressions ask for the same line."""
     found = _PREFIX.match(lowered)
     return found.end() if found is not None and found.end() < len(lowered) else 0

@@ -91,7 +91,8 @@ class PatternIndex:
         parts_of = {text: _parts(text) for text in texts}
         times = Counter(part for parts in parts_of.values() for part in parts)
         for text, parts in sorted(parts_of.items()):
-            if not parts:
+            if not parts or (len(bare(text)) > 1 and max(len(bare(part)) for part in parts) == 1):
+                # A single letter stands in every line; such a text is looked for as it is.
                 self._wordless.append(text)
             elif parts != (text,):
                 key = min(parts, key=lambda part: (len(bare(part)) < _GRAM, times[part], -len(part), part))
@@ -120,8 +121,10 @@ class PatternIndex:
         """The lines that have all that an expression needs, by the expression. Lines are bits of a number."""
         everywhere = (1 << len(seen.lines)) - 1
         masks = self._masks(seen.lowered)
+        whole = "\n".join(seen.lowered)
         for text in self._wordless:
-            masks[text] = everywhere
+            if bare(text) in whole:
+                masks[text] = everywhere
         for part in masks.keys() & self._joined.keys():
             here = masks[part]
             for text, others in self._joined[part]:

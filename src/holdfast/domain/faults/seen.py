@@ -88,11 +88,9 @@ class Seen:
         self.exit_codes = evidence.exit_codes
         self.measures = evidence.measures
 
-    def places(self, search: Search, most: int = MOST_PLACES, *, quoted: bool = True) -> list[int]:
-        """The lines that an expression matches; those that only quote may be left out."""
-        left = (1 << len(self.lines)) - 1 if self.worth is None else self.worth.get(search.expression, 0)
-        if not quoted:
-            left &= ~self.quoted
+    def places(self, search: Search, most: int = MOST_PLACES, *, among: int = -1) -> list[int]:
+        """The lines that an expression matches, of all or among some, which are given as bits."""
+        left = among & ((1 << len(self.lines)) - 1 if self.worth is None else self.worth.get(search.expression, 0))
         found: list[int] = []
         while left and len(found) < most:
             lowest = left & -left
