@@ -77,6 +77,11 @@ chaos-cases *args:
 chaos-exlets *args:
     eval "$(scripts/servers env)" && uv run python -m tests.chaos.exlets {{ args }}
 
+# Every failure at every stage by every submission pattern, on real processes: measured, and written to the docs.
+matrix *args:
+    uv run python -m tests.matrix {{ args }}
+    uv run python scripts/failure_matrix.py
+
 # Version-checked histories on real stores under kills, checked for linearizability.
 linearizability operations="100000" *args:
     uv run pytest -q -m slow tests/linearizability

@@ -78,6 +78,7 @@ class Ends(threading.Thread):
         self._changed = threading.Condition()
         self._pending: dict[str, _Pending] = {}
         self._ended = False
+        self._behind = False  # ends wait for a server to answer again
 
     def put(self, documents: list[dict[str, Any]]) -> None:
         """Take charge of ends. On disk first, all in one file, so that they also outlive this process."""
@@ -110,6 +111,7 @@ class Ends(threading.Thread):
                     os.unlink(path)
                 continue
             spooled = _Spooled(path, len(documents))
+            self._behind = True
             with self._changed:
                 for name, document in zip(names, documents):
                     self._pending.setdefault(name, _Pending(document, spooled))
@@ -119,6 +121,10 @@ class Ends(threading.Thread):
         """How many ends are not settled."""
         with self._changed:
             return len(self._pending)
+
+    def behind(self) -> bool:
+        """Whether ends could not be told when they came. More is asked for when they are: it may be one of these jobs."""
+        return self._behind
 
     def flush(self, seconds: float) -> bool:
         """Wait until all is delivered, at most so long; true when it is."""
@@ -143,7 +149,9 @@ class Ends(threading.Thread):
             try:
                 self._send(batch)
                 outage_wait = _FIRST_WAIT
+                self._behind = False
             except LinkError as error:
+                self._behind = True
                 if outage_wait == _FIRST_WAIT:
                     log.warning("ends wait for a server: %s", error)
                 pause = outage_wait * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing

@@ -215,6 +215,8 @@ class Pilot:
         usable = self._usable_time()
         if self._draining.is_set() or not self._lease.good() or self._ends.waiting() > _MOST_ENDS_WAITING:
             return 0
+        if self._ends.behind():
+            return 0
         if usable is not None and usable <= 0:
             return 0
         if self._settings.max_jobs is None:

@@ -14,8 +14,8 @@ class FileServer:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.faults: dict[str, list[str | int]] = {}
-        """What goes wrong with a path, one entry a request, until there are no more."""
+        self.faults: dict[str, list[str | int | bytes]] = {}
+        """What goes wrong with a path, one entry a request, until there are no more: a status, `cut`, or other bytes than its own."""
         self.asked: list[str] = []
         self.at_once = 0
         self.most_at_once = 0
@@ -47,8 +47,8 @@ class _Handler(BaseHTTPRequestHandler):
             state.at_once -= 1  # before the answer: whoever has it may ask for the next at once
         self._answer(fault)
 
-    def _answer(self, fault: str | int | None) -> None:
-        content = self.state.files.get(self.path)
+    def _answer(self, fault: str | int | bytes | None) -> None:
+        content = fault if isinstance(fault, bytes) else self.state.files.get(self.path)
         if isinstance(fault, int):
             self.send_response(fault)
             self.send_header("Location", self.state.url("/elsewhere"))

@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 class Wire:
     """Passes bytes on both ways while it is whole; cut, it hangs up on everyone and takes nobody."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, port: int = 0) -> None:
         parts = urlsplit(target)
         self._target = (parts.hostname or "", parts.port or 80)
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._whole = True
+        self.refused = 0
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._server = threading.Thread(target=self._serve, daemon=True)
         self._server.start()
@@ -61,6 +62,7 @@ class Wire:
         with near, far:
             with self._lock:
                 if not self._whole:
+                    self.refused += 1
                     return
                 self._open |= {near, far}
             back = threading.Thread(target=_pass_on, args=(far, near), daemon=True)
@@ -81,8 +83,8 @@ def _pass_on(source: socket.socket, sink: socket.socket) -> None:
 
 
 @contextmanager
-def cut_wire(target: str) -> Iterator[Wire]:
-    wire = Wire(target)
+def cut_wire(target: str, port: int = 0) -> Iterator[Wire]:
+    wire = Wire(target, port)
     try:
         yield wire
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
@@ -9,7 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -43,6 +45,8 @@ class CallbackDesk:
 
     def __init__(self) -> None:
         self.seen: dict[str, list[dict[str, Any]]] = {}
+        self.refusals: dict[str, int] = {}
+        """How many notifications to a path are refused before one is taken."""
         self.port = 0
 
     def url(self, path: str) -> str:
@@ -59,8 +63,12 @@ def callback_desk() -> Iterator[CallbackDesk]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            desk.seen.setdefault(self.path, []).append(body)
-            self.send_response(200)
+            refused = desk.refusals.get(self.path, 0)
+            if refused:
+                desk.refusals[self.path] = refused - 1
+            else:
+                desk.seen.setdefault(self.path, []).append(body)
+            self.send_response(503 if refused else 200)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -80,6 +88,7 @@ class Host:
     started: Started
     work: Path
     outputs: Path
+    log: Path
 
     @property
     def jobs(self) -> Path:
@@ -98,7 +107,35 @@ class FailureSite:
     desk: CallbackDesk
     wire: Wire
     """The only way from the hosts to the server."""
+    keeper: Started
+    launcher: ThreadPoolExecutor
+    """The one thread that starts processes: they die with it, and it lives as long as the site."""
     groups: list[Path] = field(default_factory=list)
+
+    def lose_server(self) -> None:
+        """kill -9 of the only server."""
+        self.server.kill()
+
+    def start_server(self) -> None:
+        """A new server in the place of the lost one."""
+        port = int(self.server.url.rpartition(":")[2])
+        self.server = self.launcher.submit(
+            lambda: asyncio.run(self.running.server(port=port, url=self.wire.url))
+        ).result()
+
+    def recover(self) -> None:
+        """As it was in the beginning, whatever a failed scenario left behind."""
+        self.wire.mend()
+        if self.server.process.poll() is not None:
+            self.start_server()
+        if self.keeper.process.poll() is not None:
+            self.start_keeper()
+
+    def lose_keeper(self) -> None:
+        self.keeper.kill()
+
+    def start_keeper(self) -> None:
+        self.keeper = self.launcher.submit(self.running.keeper).result()
 
     def tenant(self) -> str:
         return f"t-{uuid4().hex[:8]}"
@@ -106,6 +143,10 @@ class FailureSite:
     def client(self, tenant: str, *roles: str, subject: str = "ada") -> HoldfastClient:
         token = self.running.domain.token(*(roles or ("submitter",)), tenant=tenant, subject=subject)
         return HoldfastClient(self.server.url, token)
+
+    def client_at(self, url: str, tenant: str) -> HoldfastClient:
+        """A submitter who reaches the server by another way."""
+        return HoldfastClient(url, self.running.domain.token("submitter", tenant=tenant))
 
     def host(
         self,
@@ -115,11 +156,12 @@ class FailureSite:
         prepare: str = "",
         group: Path | None = None,
         outputs: Path | None = None,
+        work: Path | None = None,
         **options: str,
     ) -> Host:
         """Start a pilot. `prepare` is a shell line that is run first, in file systems that only this pilot sees: `$WORK` and `$OUTPUTS` are its folders."""
         place = self.folder / f"host-{uuid4().hex[:8]}"
-        work, out = place / "work", outputs or place / "outputs"
+        work, out = work or place / "work", outputs or place / "outputs"
         for one in (work, out):
             one.mkdir(parents=True, exist_ok=True)
         enrol = place / "enrol"
@@ -133,11 +175,10 @@ class FailureSite:
         if group is not None:
             words = ["sh", "-ec", f"echo $$ > {group / 'cgroup.procs'}\nexec {shlex.join(words)}"]
         environment = os.environ | {"WORK": str(work), "OUTPUTS": str(out)}
-        started = Started(
-            launch(words, self.folder / f"pilot-{len(self.running.started)}.log", environment=environment)
-        )
+        log = self.folder / f"pilot-{len(self.running.started)}.log"
+        started = Started(self.launcher.submit(launch, words, log, environment=environment).result())
         self.running.started.append(started)
-        return Host(started, work, out)
+        return Host(started, work, out, log)
 
     def memory_group(self, size: int) -> Path | None:
         """A control group whose processes have so much memory together; nothing where we may make none."""
@@ -184,10 +225,15 @@ async def failure_site(folder: Path, **settings: Any) -> AsyncIterator[FailureSi
         processes(Domain(url, folder), folder, **known | settings) as running,
     ):
         port = free_port()
-        with file_server() as web, callback_desk() as desk, cut_wire(f"http://127.0.0.1:{port}") as wire:
+        with (
+            ExitStack() as stack,
+            file_server() as web,
+            callback_desk() as desk,
+            cut_wire(f"http://127.0.0.1:{port}") as wire,
+        ):
             server = await running.server(port=port, url=wire.url)
-            running.keeper()
-            site = FailureSite(running, server, folder, web, desk, wire)
+            launcher = stack.enter_context(ThreadPoolExecutor(1))
+            site = FailureSite(running, server, folder, web, desk, wire, running.keeper(), launcher)
             try:
                 yield site
             finally:

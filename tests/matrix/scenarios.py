@@ -1,0 +1,8 @@
+"""All failures of the matrix, in the order of the stages."""
+
+from __future__ import annotations
+
+from tests.matrix import early_stages, late_stages  # each adds its own to the list
+from tests.matrix.scenario import SCENARIOS, Scenario
+
+__all__ = ["SCENARIOS", "Scenario", "early_stages", "late_stages"]
