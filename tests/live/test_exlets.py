@@ -525,11 +525,11 @@ async def test_the_case_of_another_tenant_is_nobodys(site: CaseSite) -> None:
     assert (await site.ended(case)).state == "completed"
 
 
-async def test_an_engine_that_nobody_here_speaks_with_is_told_so(site: CaseSite) -> None:
+async def test_a_case_of_another_engine_that_never_reported_it_is_none(site: CaseSite) -> None:
     case = await begun(site)
     incident = replace(await incident_of(site, case), engine="elsewhere", id=str(uuid4()))
     await launch(site, incident, steer("suspend"), steer("continue"))
-    assert "nothing here speaks with the engine elsewhere" in await stands(site, incident, IncidentState.HELD)
+    assert f"there is no case {case}" in await stands(site, incident, IncidentState.HELD)
 
 
 async def test_a_person_stops_an_exlet(site: CaseSite) -> None:
