@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ class Laptop:
     home: Path
     port: int
     dev: subprocess.Popen[bytes] | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of the environment of `holdfast dev`."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -37,7 +39,7 @@ class Laptop:
         words = [*HOLDFAST, "dev", "--port", str(self.port), "--slots", "4"]
         said = self.home / "dev.log"
         with said.open("wb") as log:
-            self.dev = subprocess.Popen(words, env=self.environment, cwd=self.home, stderr=log)
+            self.dev = subprocess.Popen(words, env=self.environment | self.settings, cwd=self.home, stderr=log)
         deadline = time.monotonic() + PATIENCE
         while b"Ctrl-C stops it" not in said.read_bytes():
             assert self.dev.poll() is None, said.read_text()
