@@ -152,3 +152,19 @@ async def test_without_a_rule_and_without_a_policy_a_passed_limit_is_left_to_its
     assert watch.raised == 0
     assert await incidents(site, case) == []
     await site.let_go()
+
+
+@pytest.mark.ledger("P1-09")
+async def test_a_running_job_is_taken_back_and_sent_off_with_more(site: CaseSite) -> None:
+    context = {"evidence": {"more": {"times": 1}}}
+    more = {"action": "resubmit", "how": "changed", "needs": {"cpus": {"factor": 2, "at_most": 8}}}
+    await add_rule(
+        site, "slow", ExceptionType.CONSTRAINT_VIOLATION, "evidence.more.times >= 1", more, task="think", true=context
+    )
+    site.hold_back = lambda claim: claim["name"] == "think" and claim["resources"]["cpus"] == 1
+    case = await site.start(SLOW)
+    await site.kept_some()
+    await looked(site, limits(site))
+    assert (await site.result(case))["outcome"] == "completed"
+    assert (await incident(site, case, "complete"))["type"] == "constraint-violation"
+    assert site.ran == ["think", "last"]

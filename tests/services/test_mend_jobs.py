@@ -10,11 +10,12 @@ from tests.contracts.examples import job
 
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.system.clock import SystemClock
-from holdfast.domain.exlets.primitive import Action, Steer
+from holdfast.domain.exlets.primitive import Action, Amount, Need, Resubmission, Resubmit, Steer
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.incident import Incident
 from holdfast.domain.jobs.claim import leave_fault
-from holdfast.domain.jobs.job_document import Ending, Outcome, State, Token
+from holdfast.domain.jobs.job_document import Claim, Ending, Outcome, State, Token
+from holdfast.domain.jobs.resources import Resources
 from holdfast.ports.job_store import Change
 from holdfast.services.mend_jobs import MendJobs
 from holdfast.services.steer_jobs import SteerJobs
@@ -41,3 +42,26 @@ async def test_the_fault_of_a_job_that_an_exlet_continues_is_left_to_the_handler
     assert outcome.done, outcome.detail
     document = (await store.get(["one"]))["one"].document
     assert (document.state, document.last) == (State.FAULTED, ended)
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.AVAILABLE])
+async def test_a_job_in_which_nothing_failed_is_taken_back_and_sent_off_with_more(
+    store: SqlJobStore, state: State
+) -> None:
+    """A limit that was passed, or a resource that nobody has, is answered while the job runs or waits; a fault never is."""
+    clock, writer = SystemClock(), CheckedWriter(store)
+    mend = MendJobs(writer, SteerJobs(store, writer, clock, leave_fault), clock)
+    needs = Resources(cpus=1, memory=1 << 30)
+    claim = Claim("claim-1", "p-1", "n17", granted=1) if state is State.RUNNING else None
+    known = job("one", tenant="lab", state=state, attempt=1, resources=needs, claim=claim, phase=None)
+    await store.write([Change(known, None)])
+    more = Resubmit(Resubmission.CHANGED, {Amount.MEMORY: Need(factor=2, at_most=1 << 40)})
+    fault = Incident("i0", "lab", "ann", ExceptionType.ABORT, at=1, job="one", attempt=1)
+    assert not (await mend.mend(fault, more, step="step-0")).done
+    incident = Incident("i1", "lab", "ann", ExceptionType.CONSTRAINT_VIOLATION, at=1, job="one", attempt=1)
+    for _ in range(2):
+        outcome = await mend.mend(incident, more, step="step-1")
+        assert outcome.done, outcome.detail
+    document = (await store.get(["one"]))["one"].document
+    assert (document.state, document.claim, document.resources.memory) == (State.AVAILABLE, None, 2 << 30)
+    assert (document.releases, document.holders) == (0, ())

@@ -24,6 +24,7 @@ from holdfast.domain.exlets.primitive import (
     Scope,
     Steer,
 )
+from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.incident import Incident
 from holdfast.domain.faults.ladder import (
     HOUSE,
@@ -167,8 +168,16 @@ class MendJobs:
                 if needs and resources == document.resources:
                     return Refused("the job needs as much as it may already")
                 notes = {RETRIES: entered(_ledger(document, incident), incident.cause).as_plain()}
-                return steering.resubmit(
-                    document, resources=resources, wait=1000 * wait, now=now, by=by, reason=reason, notes=notes
+                return _resent(
+                    incident,
+                    document,
+                    resources,
+                    wait=1000 * wait,
+                    now=now,
+                    by=by,
+                    reason=reason,
+                    notes=notes,
+                    step=step,
                 )
             case Restage():
                 notes = {RETRIES: entered(_ledger(document, incident), incident.cause).as_plain()}
@@ -189,13 +198,16 @@ class MendJobs:
         if not isinstance(answer, Exhausted):
             notes = {RETRIES: entered(ledger, incident.cause).as_plain()}
             words = f"level {answer.level} of ladder {ladder.name}, after {answer.wait} s"
-            return steering.resubmit(
+            return _resent(
+                incident,
                 document,
+                document.resources,
                 wait=1000 * answer.wait,
                 now=now,
                 by=by,
                 reason=f"{words}; incident {incident.id}",
                 notes=notes,
+                step=step,
             )
         self.exhausted(incident, answer)
         words = f"{answer.then}: {answer.reason}"
@@ -236,6 +248,42 @@ class MendJobs:
                 return steering.retry(document, now=now, by=by, reason=reason)
             case _:
                 return Refused(f"{action} is nothing that is done to a job")
+
+
+def _resent(
+    incident: Incident,
+    document: JobDocument,
+    resources: Resources,
+    *,
+    wait: int,
+    now: int,
+    by: str,
+    reason: str,
+    notes: Mapping[str, object],
+    step: str,
+) -> JobDocument | Refused:
+    """The job, to be claimed again. An exception that is no fault finds it running, or still waiting: then it is taken back first."""
+    if incident.kind is ExceptionType.ABORT or document.state is State.FAULTED:
+        return steering.resubmit(document, resources=resources, wait=wait, now=now, by=by, reason=reason, notes=notes)
+    if document.claim is not None:
+        back = release(document, claim_id=document.claim.id, now=now, by=by, reason=reason, overlap_possible=True)
+    elif document.state is State.AVAILABLE:
+        # A hold that is let go at once: the table of states has no step that only takes a note.
+        back = steering.hold(document, holder=step, now=now, by=by, reason=reason)
+    else:
+        return Refused(f"the job is {document.state}")
+    if isinstance(back, Refused):
+        return back
+    if back.state is not State.AVAILABLE:
+        return Refused(f"{document.releases} claims of it were lost; someone should look")
+    # Nobody lost it: that it was taken back is no loss of a claim.
+    return back.having(
+        holders=document.holders,
+        releases=document.releases,
+        resources=resources,
+        not_before=now + wait,
+        extra={**back.extra, **notes},
+    )
 
 
 def _bears(document: JobDocument, by: str) -> bool:
