@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -207,20 +208,17 @@ async def test_a_task_is_redone_skipped_replaced_and_looped(server: RunningServe
     running = asyncio.create_task(asyncio.to_thread(run))
     ada = server.person("submitter", tenant=tenant)
 
-    async def order(item: str, verb: str, **changes: object) -> None:
-        async def waits() -> bool:
-            found = await incidents(ada, case=case.id, state="held") if case.id else []
-            return any(one["item"] == item for one in found)
+    seen: set[str] = set()
 
-        await until(waits, f"{item} to wait")
+    async def order(item: str, verb: str, **changes: object) -> None:
+        async def waits() -> str | None:
+            found = await incidents(ada, case=case.id, state="held") if case.id else []
+            return next((one["id"] for one in found if one["item"] == item and one["id"] not in seen), None)
+
+        seen.add(await until(waits, f"{item} to wait"))
         body = {"verb": verb, "item": item, "changes": changes}
         answer = await ada.post(f"/v1/cases/{case.id}/verbs", json=body)
         assert answer.status_code == 200, answer.text
-
-        async def goes_on() -> bool:
-            return not await waits()
-
-        await until(goes_on, f"{item} to go on")
 
     await order("step-0", "redo")
     await order("step-1", "skip")
@@ -228,6 +226,12 @@ async def test_a_task_is_redone_skipped_replaced_and_looped(server: RunningServe
     for _ in range(3):
         await order("step-3", "redo")
     assert await running == [8, None, 42, 8]
+
+    async def settled() -> bool:
+        return {one["id"] for one in await incidents(ada, case=case.id, state="complete")} == seen
+
+    await until(settled, "every incident to wait for nobody")
+    assert len(seen) == 6
 
 
 async def test_a_script_obeys_what_it_is_told(server: RunningServer, tenant: str) -> None:
@@ -317,6 +321,7 @@ async def test_an_engine_reports_polls_and_answers(server: RunningServer, tenant
     assert (await engine.post(where, json={"outcome": "refused"})).json()["outcome"] == "done", "the first answer stays"
     told = (await engine.get("/v1/engines/mine/orders", params=asked)).json()
     assert (told["orders"], told["incidents"][incident]["closed"]) == ([], True)
+    await server.refresh()
     (found,) = (await server.person("viewer", tenant=tenant).get("/v1/engines/mine/cases")).json()["cases"]
     assert (found["id"], found["owner"], found["flow"]) == (case, "carl", "orders")
 
@@ -385,6 +390,63 @@ async def test_secrets_are_not_kept(server: RunningServer, tenant: str) -> None:
     for text in (whole.text, story.text, case.text):
         assert "hunter2" not in text
         assert "abcdef123456" not in text
+
+
+async def test_people_raise_exceptions_for_cases_of_any_engine(server: RunningServer, tenant: str) -> None:
+    """One that a rule offers is answered by it; a new one suspends the case at its next step until someone has looked."""
+    condition = 'exception.trigger == "weather"'
+    await add_rule(
+        server,
+        tenant,
+        {"action": "rollback"},
+        kind=ExceptionType.CASE_EXTERNAL,
+        condition=condition,
+        exception={"trigger": "weather"},
+    )
+    case, raised = script(server, tenant), threading.Event()
+    ran: list[str] = []
+
+    def slowly(name: str) -> None:
+        ran.append(name)
+        raised.wait(30)
+
+    def run() -> None:
+        with case:
+            for name in ("one", "two", "three"):
+                case.item(name, slowly, name)
+
+    async def at(name: str) -> None:
+        async def there() -> bool:
+            return ran[-1:] == [name]
+
+        await until(there, f"step {name}")
+
+    running = asyncio.create_task(asyncio.to_thread(run))
+    ada = server.person("operator", tenant=tenant)
+    await at("one")
+    where = f"/v1/cases/{case.id}"
+    offered = (await ada.get(f"{where}/triggers")).json()["triggers"]
+    assert [one["name"] for one in offered] == ["weather"]
+    told = await ada.post(f"{where}/triggers", json={"new": "the hall is flooded"})
+    assert told.status_code == 200, told.text
+    incident = told.json()["incident"]
+    raised.set()
+
+    async def obeyed() -> bool:
+        lines = (await ada.get(f"{where}/story")).json()["story"]
+        return any(one["kind"] == "answer" for one in lines)
+
+    await until(obeyed, "the case to be suspended")
+    assert ran == ["one"], "nothing begins while it is suspended"
+    raised.clear()
+    body = {"verb": "continue", "holder": f"incident:{incident}"}
+    assert (await ada.post(f"{where}/verbs", json=body)).status_code == 200
+    await at("two")
+    assert (await ada.post(f"{where}/triggers", json={"trigger": "weather"})).json()["verdict"] == "exlet"
+    raised.set()
+    with pytest.raises(ItemFailed):
+        await running
+    assert ran == ["one", "two"]
 
 
 @pytest.mark.alone

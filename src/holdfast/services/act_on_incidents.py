@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from holdfast.services.run_exlet import RunExlet
 
 NOBODY = "this domain cannot carry it out"
 MOST_SETTLED = 100
+SHOWN_AFTER = 1.2
+"""Seconds after which a search surely finds what was written."""
 
 
 class Did(StrEnum):
@@ -148,10 +151,15 @@ class ActOnIncidents:
     async def _settled_by(self, order: EngineOrder) -> None:
         query = IncidentQuery(case=order.case, item=order.item, states=frozenset({IncidentState.HELD}))
         page = await self.incidents.find(query, limit=MOST_SETTLED)
+        if not page.found:
+            await asyncio.sleep(SHOWN_AFTER)
+            page = await self.incidents.find(query, limit=MOST_SETTLED)
         words, now = f"{order.by}: {order.verb}", self.clock.now()
+        known = await self.incidents.get_standings([one.standing.id for one in page.found]) if page.found else {}
         moved = [
             (one.standing.moved(IncidentState.COMPLETE, now=now, n=one.standing.n, note=words), one.version)
-            for one in page.found
+            for one in known.values()
+            if one.standing.state is IncidentState.HELD
         ]
         if moved:
             await self.incidents.put_standings(moved)

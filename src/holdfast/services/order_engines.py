@@ -134,7 +134,13 @@ class OrderEngines:
         ]
         outcome = one.state if one.state in ENDED else None
         known = {"params": dict(one.data), "items": items, "outputs": dict(one.results), "outcome": outcome}
-        return known | {"phase": "ended" if outcome else "running", "reason": "", "holders": [], "stack": []}
+        return known | {
+            "phase": "ended" if outcome else "running",
+            "reason": "",
+            "holders": [],
+            "stack": [],
+            "started": one.started,
+        }
 
     async def _stored(self, case: str) -> StoredSlip | None:
         name = f"{CASE_KIND}:{case}"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from holdfast.domain.exlets.exlet import Exlet
 from holdfast.domain.exlets.exlet_plain import exlet_as_plain
+from holdfast.domain.faults.engine_case import engine_of_version
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.incident import CLOSED, Decision, Incident, IncidentState, standing_of
 from holdfast.domain.flows.constraints import holder_of
@@ -22,12 +23,14 @@ from holdfast.domain.rules.rule_set import keys_for
 from holdfast.domain.rules.rule_tree import RuleState
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Conflict, NotFound
-from holdfast.ports.flow_engine import CaseSummary, FlowEngine
+from holdfast.ports.exception_engine import ExceptionEngine
+from holdfast.ports.flow_engine import CaseSummary
 from holdfast.ports.job_store import JobStore, Record
 from holdfast.services.act_on_incidents import Acted
 from holdfast.services.answer_exceptions import Answered, AnswerExceptions
 from holdfast.services.case_context import case_context, item_in
 from holdfast.services.check_constraints import task_of
+from holdfast.services.order_engines import Unanswered
 from holdfast.services.raised import Raised, incident_raised
 from holdfast.services.rule_decision import EXLET
 
@@ -66,7 +69,8 @@ class RaiseTriggers:
     """The service."""
 
     answers: AnswerExceptions
-    engine: FlowEngine
+    engine: ExceptionEngine
+    """Where the case lives."""
     store: JobStore
     clock: Clock
 
@@ -103,7 +107,9 @@ class RaiseTriggers:
             answer = await self.engine.send_verb(what.case.case, verb)
         except NotFound:
             raise Conflict("the case has ended") from None
-        if not answer.accepted:
+        except Unanswered:
+            answer = None  # the order stands, and its engine obeys it when it asks the next time
+        if answer is not None and not answer.accepted:
             raise Conflict(answer.detail)
         incident = incident_raised(raised)
         note = f"{what.trigger}; the case is suspended until someone has looked"
@@ -134,6 +140,7 @@ class RaiseTriggers:
             what.case.owner,
             what.event,
             now,
+            engine=engine_of_version(what.case.version),
             case=what.case.case,
             item=what.item,
             task=task_of(what.item),

@@ -17,6 +17,8 @@ from holdfast.apps.server.desk import Desk, Operator, Submitter, TheDesk, Viewer
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import INT64, ContinueIn, Holder, Id, Model, Reason
 from holdfast.apps.server.problems import Problem
+from holdfast.domain.faults.engine_case import engine_of_version
+from holdfast.domain.faults.incident import OWN_ENGINE
 from holdfast.domain.flows.events import Verb, VerbKind
 from holdfast.domain.flows.gate import Gate
 from holdfast.formats.case_history import happening_public
@@ -212,14 +214,13 @@ async def case_of_tenant(desk: Desk, case: str, who: Principal) -> CaseSummary:
     return found
 
 
-def _home(desk: Desk, found: CaseSummary) -> ExceptionEngine:
+def home_of(desk: Desk, found: CaseSummary) -> ExceptionEngine:
     """Where a case lives: in our engine, or in another."""
-    return engine_of(desk) if _is_ours(found) else desk.services.engines
+    return engine_of(desk) if is_ours(found) else desk.services.engines
 
 
-def _is_ours(found: CaseSummary) -> bool:
-    """Versions of our flows are hashes; what stands for those of other engines is not."""
-    return re.fullmatch(r"[0-9a-f]{64}", found.version) is not None
+def is_ours(found: CaseSummary) -> bool:
+    return engine_of_version(found.version) == OWN_ENGINE
 
 
 def _verb(desk: Desk, who: Principal, body: FlowVerbIn) -> Verb:
@@ -368,9 +369,9 @@ async def read_case(desk: TheDesk, who: Viewer, case: str) -> Response:
     """One case with its items."""
     found = await case_of_tenant(desk, case, who)
     gate = await desk.services.gates.gate(who.tenant, found.version)
-    state = state_public(await _home(desk, found).state(case))
+    state = state_public(await home_of(desk, found).state(case))
     outputs = state["outputs"]
-    if _is_ours(found):
+    if is_ours(found):
         outputs = await desk.services.case_outputs.shown(who.tenant, case, outputs)
     return json_answer(_shown(found) | state | {"outputs": outputs, "flow_holders": list(gate.holders)})
 
@@ -385,7 +386,7 @@ async def read_history(
 ) -> Response:
     """What happened to a case, in words, the oldest first."""
     found = await case_of_tenant(desk, case, who)
-    if not _is_ours(found):
+    if not is_ours(found):
         events = await desk.services.stories.events(case)
         page, cursor = _page(events, limit, cursor)
         shown = [story_public(*one) for one in page]
@@ -404,7 +405,7 @@ async def read_story(
 ) -> Response:
     """Everything that is known of a case, of any engine: its engine's log joined with incidents, decisions, steps, orders and what people did, the oldest first."""
     found = await case_of_tenant(desk, case, who)
-    told = await desk.services.stories.story(case, tenant=who.tenant, started=found.started, ours=_is_ours(found))
+    told = await desk.services.stories.story(case, tenant=who.tenant, started=found.started, ours=is_ours(found))
     page, cursor = _page(told, limit, cursor)
     return json_answer({"story": [story_public(*one) for one in page], "cursor": cursor})
 
@@ -440,7 +441,7 @@ async def send_verb(desk: TheDesk, who: Submitter, case: str, body: VerbIn) -> R
     what = {"item": verb.item, "verb": verb.id} | ({"ancestors": True} if verb.ancestors else {})
     await desk.note(who, f"case.{verb.kind}", case, owner=found.owner, why=verb.reason, **what)
     try:
-        answer = await _home(desk, found).send_verb(case, verb)
+        answer = await home_of(desk, found).send_verb(case, verb)
     except Unanswered:
         return json_answer({"id": verb.id, "accepted": True, "detail": "ordered; the engine has not answered yet"})
     except NotFound:

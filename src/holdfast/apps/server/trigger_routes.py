@@ -8,13 +8,15 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from holdfast.apps.server.answers import Out, errors
-from holdfast.apps.server.case_routes import case_of_tenant, engine_of
+from holdfast.apps.server.case_routes import case_of_tenant, engine_of, home_of
 from holdfast.apps.server.desk import Desk, Operator, Submitter, TheDesk, Viewer
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import Id, Model, NoNul
 from holdfast.apps.server.problems import Problem
+from holdfast.domain.faults.incident import OWN_ENGINE
 from holdfast.formats.exlet_json import read_exlet_text
 from holdfast.ports.errors import Conflict, NotFound
+from holdfast.ports.exception_engine import ExceptionEngine
 from holdfast.ports.identity import Role
 from holdfast.services.raise_triggers import Raise, RaiseTriggers
 
@@ -71,9 +73,9 @@ class LaunchedOut(Out):
     detail: str
 
 
-def _raising(desk: Desk) -> RaiseTriggers:
+def _raising(desk: Desk, home: ExceptionEngine) -> RaiseTriggers:
     parts = desk.services.parts
-    return RaiseTriggers(parts.exceptions, engine_of(desk), parts.store, parts.clock)
+    return RaiseTriggers(parts.exceptions, home, parts.store, parts.clock)
 
 
 @router.get("/cases/{case}/triggers", response_model=TriggersOut, responses=errors(404))
@@ -82,7 +84,7 @@ async def find_triggers(
 ) -> Response:
     """What can be raised for a case, or for one of its items: the external triggers in the rule sets that apply."""
     found = await case_of_tenant(desk, case, who)
-    offered = await _raising(desk).offered(who.tenant, found.name, item)
+    offered = await _raising(desk, home_of(desk, found)).offered(who.tenant, found.name, item)
     return json_answer({"triggers": [one._asdict() for one in offered]})
 
 
@@ -94,7 +96,7 @@ async def raise_trigger(desk: TheDesk, who: Submitter, case: str, body: RaiseIn)
         raise Problem(403, f"the case belongs to {found.owner}; only they or an operator may do this")
     if bool(body.trigger) == bool(body.new):
         raise Problem(422, "say either a trigger or what is new")
-    raising = _raising(desk)
+    raising = _raising(desk, home_of(desk, found))
     name = body.trigger or body.new
     known = {one.name for one in await raising.offered(who.tenant, found.name, body.item)}
     if body.trigger and body.trigger not in known:
@@ -137,7 +139,8 @@ async def launch_exlet(desk: TheDesk, who: Operator, incident: str, body: Launch
         raise Problem(422, str(problems[0].message), [{"at": one.where, "detail": one.message} for one in problems])
     await desk.note(who, "exlet.launch", incident, owner=found.owner, case=found.case)
     try:
-        acted = await _raising(desk).launch(found, exlet, by=who.subject)
+        home = engine_of(desk) if found.engine == OWN_ENGINE else desk.services.engines
+        acted = await _raising(desk, home).launch(found, exlet, by=who.subject)
     except Conflict as error:
         raise Problem(409, str(error)) from error
     return json_answer({"incident": incident, "outcome": acted.did.value, "detail": acted.words})

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.faults.incident import OWN_ENGINE
 
 FORMAT = 1
 MAX_ITEMS = 1_000
@@ -171,6 +172,12 @@ class EngineCase:
 def engine_case_id(tenant: str, engine: str, key: str) -> str:
     """The same case of the same engine has one id here, whoever reports it."""
     return str(uuid5(_SPACE, "".join(f"{len(part)}:{part}" for part in (tenant, engine, key))))
+
+
+def engine_of_version(version: str) -> str:
+    """The engine of a case whose flow has this version: ours, whose versions are hashes, or another."""
+    engine, slash, _ = version.partition("/")
+    return engine if slash else OWN_ENGINE
 
 
 def begun_case(event: EngineEvent, *, tenant: str, engine: str, reporter: str) -> EngineCase:
