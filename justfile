@@ -78,8 +78,9 @@ chaos-exlets *args:
     eval "$(scripts/servers env)" && uv run python -m tests.chaos.exlets {{ args }}
 
 # Every failure at every stage by every submission pattern, on real processes: measured, and written to the docs.
+[positional-arguments]
 matrix *args:
-    uv run python -m tests.matrix {{ args }}
+    uv run python -m tests.matrix "$@"
     uv run python scripts/failure_matrix.py
 
 # Version-checked histories on real stores under kills, checked for linearizability.

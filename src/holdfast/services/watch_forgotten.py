@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from holdfast.domain.faults.house_policy import NEVER
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError
@@ -16,6 +17,8 @@ FORGOTTEN = "holdfast/forgotten"
 """The label by which whoever submits a job says that nobody will look at how it ends."""
 OVERLAP = 60_000
 """Milliseconds that each look goes back: clocks differ and searches lag."""
+SETTLED = 20_000
+"""Milliseconds for which a fault has waited for a person: one that an exlet answers step by step waits, too, but not for long."""
 FIRST_LOOK = 86_400_000
 """How far the first look goes back: what failed while no keeper ran is told, too."""
 
@@ -50,8 +53,8 @@ class WatchForgotten:
         while True:
             page = await self.store.search(query, sort="changed", limit=1000, cursor=cursor)
             found = [one.document for one in page.jobs]
-            seen |= {document.id for document in found}
-            fresh = [document for document in found if document.id not in self._told]
+            seen |= {document.id for document in found if _lost(document, now)}
+            fresh = [document for document in found if document.id not in self._told and _lost(document, now)]
             new = await self.store.add_records([_alert(document, now) for document in fresh]) if fresh else ()
             for document, raised in zip(fresh, new, strict=True):
                 if raised:
@@ -62,6 +65,12 @@ class WatchForgotten:
                 self._told = seen
                 self._since = now - OVERLAP
                 return
+
+
+def _lost(document: JobDocument, now: int) -> bool:
+    """Whether nothing more is done about it by itself: a fault that is answered now, or tried again later, is no failure yet."""
+    waits = document.not_before >= NEVER and now - document.changed >= SETTLED
+    return document.state is State.FAILED or waits
 
 
 def _alert(document: JobDocument, now: int) -> Record:

@@ -23,6 +23,7 @@ from holdfast.domain.exlets.primitive import (
     Repoll,
     Reregister,
     Restage,
+    Restaging,
     Resubmission,
     Resubmit,
     Rollback,
@@ -165,9 +166,11 @@ def test_an_exlet_is_read_back_as_it_was(made: Exlet) -> None:
 def test_which_exlets_are_one_write() -> None:
     force = exlet(Steer(Action.FORCE_COMPLETE, Target.JOB))
     assert all(
-        is_one_write(one, of_case=True) for one in (exlet(Resubmit()), exlet(ClimbLadder()), exlet(AvoidHost()), force)
+        is_one_write(one, of_case=True)
+        for one in (exlet(Resubmit()), exlet(Restage()), exlet(ClimbLadder()), exlet(AvoidHost()), force)
     )
     item = exlet(Steer(Action.FORCE_FAIL))
+    assert not is_one_write(exlet(Restage(Restaging.OTHER_REPLICA)))
     assert is_one_write(item)
     assert not is_one_write(item, of_case=True)
     several = (

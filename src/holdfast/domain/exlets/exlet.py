@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from holdfast.domain.exlets.primitive import Action, Hold, Primitive, Steer, Target
+from holdfast.domain.exlets.primitive import Action, Hold, Primitive, Restage, Restaging, Steer, Target
 
 MAX_STEPS = 32
 
@@ -71,6 +71,8 @@ def is_one_write(exlet: Exlet, *, of_case: bool = False) -> bool:
             return target is Target.JOB or (target is Target.ITEM and not of_case)
         case Hold(target):
             return target is Target.JOB or (target is Target.ITEM and not of_case)
+        case Restage(how):
+            return how is Restaging.SAME
         case _:
             return False
 
