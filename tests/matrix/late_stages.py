@@ -118,7 +118,7 @@ def disk(room: Room) -> Plan:
 
 @scenario("time", "execution", "it needs 1.5 s and has 1 s", "re-submit with more time, by a rule")
 def time(room: Room) -> Plan:
-    room.rule("time", changed("wall", factor=20))
+    room.rule("time", changed("wall", factor=20, at_most=60))
     room.host()
     limit = 1 if room.failing else 20
     return Plan(room.spec("sleep 1.5; echo done > made", resources={"wall": limit}), cause="time")

@@ -239,7 +239,7 @@ def _wait_status(code: int, signal: int | None) -> tuple[int, int | None]:
         return code - 128, signal or code - 256
     if code > 255 and code % 256 == 0 and code <= 255 * 256:
         return code // 256, signal
-    if code > 1 << 31:
+    if 1 << 31 < code < 1 << 32:
         # A negative number that was read as an unsigned one.
         return code - (1 << 32), signal
     return code, signal

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from holdfast.domain.faults.cause import Cause, Finding, Retry
@@ -101,6 +101,7 @@ TELLING = some.sampled_from([one for pack in PACKS.patterns for one in pack.fixt
 
 
 @settings(deadline=None, max_examples=300)
+@example({"exit_code": 3 * (1 << 31) + 1}, {})
 @given(some.dictionaries(FIELDS, JSON, max_size=8), TELLING)
 def test_any_record_has_an_answer(plain: dict[str, Any], telling: dict[str, Any]) -> None:
     for record in (plain, {**telling, **plain}, {**plain, **telling}):
