@@ -61,6 +61,8 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _BY = re.compile(r"\s+by\b.*$", re.I | re.S)
 MOST_MORE = 200
 DEEPEST = 8
+LAST_SIGNAL = 127
+"""Systems have fewer, but Slurm tells 0:125 where memory ran out."""
 
 
 def read_evidence(plain: Mapping[str, Any]) -> Evidence:
@@ -203,7 +205,8 @@ def _exit(value: object) -> tuple[int | None, int | None]:
     if isinstance(value, str):
         pair = re.fullmatch(r"\s*(-?[0-9]{1,9})\s*:\s*([0-9]{1,3})\s*", value)
         if pair:
-            return int(pair[1]), int(pair[2]) or None
+            signal = int(pair[2])
+            return int(pair[1]), signal if 0 < signal <= LAST_SIGNAL else None
         named = number_of(value) if not value.strip().lstrip("-").isdecimal() else None
         if named:
             return None, named
@@ -222,7 +225,7 @@ def _signal(value: object) -> int | None:
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int | float):
-        return int(value) if 0 < value <= 64 else None
+        return int(value) if 0 < value <= LAST_SIGNAL else None
     text = str(value)[:60]
     whole = number_of(text)
     if whole is None:

@@ -102,6 +102,8 @@ TELLING = some.sampled_from([one for pack in PACKS.patterns for one in pack.fixt
 
 @settings(deadline=None, max_examples=300)
 @example({"exit_code": 3 * (1 << 31) + 1}, {})
+@example({"ExitCode": "0:125"}, {})
+@example({"ExitCode": "0:999"}, {})
 @given(some.dictionaries(FIELDS, JSON, max_size=8), TELLING)
 def test_any_record_has_an_answer(plain: dict[str, Any], telling: dict[str, Any]) -> None:
     for record in (plain, {**telling, **plain}, {**plain, **telling}):
