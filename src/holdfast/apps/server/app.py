@@ -20,6 +20,7 @@ from holdfast.apps.server import (
     case_routes,
     engine_routes,
     exlet_routes,
+    flow_routes,
     incident_routes,
     job_routes,
     page_routes,
@@ -76,6 +77,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.state.desk = desk
     problems.install(app)
     app.include_router(job_routes.router)
+    app.include_router(flow_routes.router)
     app.include_router(case_routes.router)
     app.include_router(trigger_routes.router)
     app.include_router(engine_routes.router)

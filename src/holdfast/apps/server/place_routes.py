@@ -8,8 +8,8 @@ from fastapi import APIRouter, Path, Response
 from pydantic import Field, JsonValue
 
 from holdfast.apps.server.answers import Out, Time, errors
-from holdfast.apps.server.case_routes import Version
 from holdfast.apps.server.desk import Operator, TheDesk, Viewer
+from holdfast.apps.server.flow_routes import Version
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import Id, Model
 from holdfast.apps.server.problems import Problem

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from holdfast.apps.server.answers import Out, errors
-from holdfast.apps.server.case_routes import case_of_tenant, engine_of, home_of
+from holdfast.apps.server.case_routes import case_of_tenant, home_of
 from holdfast.apps.server.desk import Desk, Operator, Submitter, TheDesk, Viewer
+from holdfast.apps.server.flow_routes import engine_of
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import Id, Model, NoNul
 from holdfast.apps.server.problems import Problem
