@@ -29,6 +29,7 @@ from holdfast.ports.job_store import Change, Written
 from holdfast.services.act_on_incidents import ActOnIncidents
 from holdfast.services.answer_exceptions import Answered, AnswerExceptions
 from holdfast.services.edit_rules import Draft, Edited, EditRules
+from holdfast.services.keep_approvals import KeepApprovals
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_rules import KeepRules
@@ -57,13 +58,17 @@ class House:
     def incidents(self) -> SqlIncidentStore:
         return SqlIncidentStore(self.store.database)
 
+    @property
+    def approvals(self) -> KeepApprovals:
+        return KeepApprovals(self.store, SystemClock())
+
     def service(self) -> AnswerExceptions:
         store, clock, slips = self.store, SystemClock(), SqlSlipStore(self.store.database)
         writer = CheckedWriter(store)
         mend = MendJobs(writer, SteerJobs(store, writer, clock, leave_fault), clock)
         exlets = RunExlet(self.incidents, store, None, KeepFlows(store, clock), KeepGates(slips), mend, clock)
         brakes = LeaseBrakes(slips, KeepStorms(slips, store, clock), clock, RandomIds())
-        acting = ActOnIncidents(self.incidents, clock, exlets, brakes=brakes)
+        acting = ActOnIncidents(self.incidents, clock, exlets, brakes=brakes, approvals=self.approvals)
         rules = RuleCache(KeepRules(slips), CONDITIONS)
         return AnswerExceptions(self.incidents, store, rules, None, acting, clock, self.policy)
 
@@ -242,3 +247,19 @@ async def test_more_data_than_an_incident_has_room_for_is_left_out_and_named(hou
     kept = (await house.incidents.get_incidents([answer.incident]))[answer.incident].context
     assert kept["left_out"] == ["item.data.table"]
     assert len(str(kept)) < MAX_DOCUMENT
+
+
+async def test_what_one_persons_rule_may_not_do_alone_waits_for_another(house: House) -> None:
+    await house.job("one")
+    await house.add_rule(VIOLATION, HEAVY, {"action": "force-complete", "target": "job"}, item={"data": {"grams": 20}})
+    (answered,) = await house.service().answer([hot()])
+    assert await house.states() == {answered.incident: IncidentState.HELD}
+    assert (await house.now("one")).state is State.AVAILABLE
+    (request,) = await house.approvals.find("lab")
+    assert request.asking.by == "ann", "its author asks"
+    assert not await house.service().resume(answered.incident, 7), "there is no such decision"
+    await house.approvals.answer("lab", request.id, agreed=True, by="zoe", approver=True, why="it is done indeed")
+    assert await house.service().resume(answered.incident, 1)
+    assert (await house.now("one")).state is State.FORCED_COMPLETE
+    assert await house.states() == {answered.incident: IncidentState.COMPLETE}
+    assert not await house.service().resume(answered.incident, 1), "once"

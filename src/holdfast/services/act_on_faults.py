@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from holdfast.domain.exlets.exlet import actions_of, is_one_write
 from holdfast.domain.exlets.exlet_run import StepState
 from holdfast.domain.faults.audit import Note
-from holdfast.domain.faults.brakes import Brake, Chain, Granted, Request, why_alone
+from holdfast.domain.faults.brakes import Brake, Chain, Granted, Request
 from holdfast.domain.faults.brakes import Refused as Braked
 from holdfast.domain.faults.house_policy import NEVER, Course
 from holdfast.domain.faults.incident import CLOSED, IncidentState, Standing
-from holdfast.domain.faults.second_person import LASTS, Asking
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Transient
@@ -76,23 +75,18 @@ class ActOnFaults:
         if self.chains is not None:
             chains = await self.chains.count([one for one in cases if one.by_rule], self.brakes.policy)
         requests = [one.request(chains.get(one.id, Chain())) for one in cases]
-        requests = [await self._approved(one) for one in requests]
+        if self.approvals is not None:
+            requests = [await self.approvals.given_to(one) for one in requests]
         noticed = [(one.standing.tenant, one.sign) for one in new]
         said = await self.brakes.permit(requests, noticed)
         await self._ask(zip(cases, requests, said, strict=True))
         return {one.id: answer for one, answer in zip(cases, said, strict=True)}
 
-    async def _approved(self, request: Request) -> Request:
-        """With another person's agreement, where one is needed and given."""
-        if self.approvals is None or not request.rule or why_alone(request) is None:
-            return request
-        return replace(request, approval=await self.approvals.approval(request.tenant, request.decision))
-
     async def _ask(self, asked: Iterable[tuple[FaultCase, Request, Granted | Braked]]) -> None:
         """What needs a second person waits for one: a request each, and for a storm's group and rule one at a time."""
         if self.approvals is None:
             return
-        now, groups = self.clock.now(), set[tuple[str, str]]()
+        groups = set[tuple[str, str]]()
         for one, request, said in asked:
             if not isinstance(said, Braked) or said.brake is not Brake.SECOND_PERSON:
                 continue
@@ -101,20 +95,7 @@ class ActOnFaults:
                 continue
             groups.add(group)
             acts = ", ".join(actions_of(one.exlet.steps))
-            await self.approvals.ask(
-                Asking(
-                    tenant=request.tenant,
-                    decision=request.decision,
-                    words=f"{acts}: {why_alone(request)}",
-                    by=str(one.decision.detail.get("author", "")) or request.rule,
-                    at=now,
-                    until=now + LASTS,
-                    on=request.job,
-                    owner=request.owner,
-                    why=str(one.decision.detail.get("words", "")),
-                    act={"kind": "decision", "incident": one.id, "n": one.decision.n, "job": request.job},
-                )
-            )
+            await self.approvals.ask_for(request, one.decision, acts, job=request.job)
 
     async def _put_off(self, cases: Sequence[tuple[FaultCase, Braked | None]]) -> None:
         """They are not done now: later by themselves, or when a person has looked. First where they stand, for people: one that is held must be seen."""

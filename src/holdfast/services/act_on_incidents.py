@@ -14,13 +14,14 @@ from holdfast.domain.exlets.exlet import Exlet, actions_of, is_one_write
 from holdfast.domain.exlets.exlet_run import RunState, StepState
 from holdfast.domain.exlets.primitive import worklets_of
 from holdfast.domain.faults.audit import Note
+from holdfast.domain.faults.brakes import Brake, Request
 from holdfast.domain.faults.brakes import Refused as Braked
-from holdfast.domain.faults.brakes import Request
 from holdfast.domain.faults.incident import CLOSED, OWN_ENGINE, Decision, Incident, IncidentState, Standing
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import NotFound, Transient
 from holdfast.ports.exlet_engine import ExletEngine
 from holdfast.ports.incident_store import IncidentQuery, IncidentStore
+from holdfast.services.keep_approvals import KeepApprovals
 from holdfast.services.keep_audit import KeepAudit
 from holdfast.services.lease_brakes import LeaseBrakes
 from holdfast.services.order_engines import Answer, Unanswered
@@ -64,6 +65,8 @@ class ActOnIncidents:
     """Where exlets of several steps live; None: this domain runs no cases."""
     brakes: LeaseBrakes | None = None
     audit: KeepAudit | None = None
+    approvals: KeepApprovals | None = None
+    """Asked for what one person's rule may not do alone."""
 
     async def agree(self, decisions: Sequence[Decision]) -> list[Decision]:
         """The decisions as they are recorded: these, or those of whoever was first."""
@@ -94,8 +97,12 @@ class ActOnIncidents:
         Without a request nobody is asked: a person has decided.
         """
         if self.brakes is not None and request is not None:
+            if self.approvals is not None:
+                request = await self.approvals.given_to(request)
             (said,) = await self.brakes.permit([request])
             if isinstance(said, Braked):
+                if said.brake is Brake.SECOND_PERSON and self.approvals is not None:
+                    await self.approvals.ask_for(request, decision, ", ".join(actions_of(exlet.steps)), job="")
                 return await self._put_off(incident, decision, said)
         at_once = self._at_once(incident, exlet)
         if self.exlets is None or (self.engine is None and not at_once):

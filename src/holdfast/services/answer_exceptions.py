@@ -169,6 +169,19 @@ class AnswerExceptions:
         request = None if by_person else await self._request(incident, decision, exlet)
         return await self.acting.act(incident, decision, exlet, request)
 
+    async def resume(self, incident: str, n: int) -> bool:
+        """Act now on a decision that was held: another person has agreed to it."""
+        known = (await self.incidents.get_incidents([incident])).get(incident)
+        standing = (await self.incidents.get_standings([incident])).get(incident)
+        decision = await self.incidents.get_decision(incident, n)
+        if known is None or standing is None or decision is None or decision.exlet is None:
+            return False
+        if standing.standing.state is not IncidentState.HELD or standing.standing.n != n:
+            return False
+        await self.acting.note(incident, n, IncidentState.WAITING, "agreed to", due=self.clock.now() + LEFT_BEHIND)
+        await self.act(known, decision)
+        return True
+
     # -- decisions ---------------------------------------------------------------------------------------------
 
     async def _decide(self, incident: Incident, now: int, n: int = 1) -> tuple[Incident, Decision]:

@@ -7,9 +7,11 @@ carries the act out again, which every act here takes once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, cast
 
+from holdfast.domain.faults.brakes import Request, why_alone
+from holdfast.domain.faults.incident import Decision
 from holdfast.domain.faults.second_person import (
     LASTS,
     Answered,
@@ -114,6 +116,30 @@ class KeepApprovals:
             return None
         said = known.answered
         return Approval(tenant, decision, known.asking.by, said.by, said.at, said.at + LASTS)
+
+    async def given_to(self, request: Request) -> Request:
+        """A rule's request to act, with another person's agreement where one is needed and given."""
+        if not request.rule or why_alone(request) is None:
+            return request
+        return replace(request, approval=await self.approval(request.tenant, request.decision))
+
+    async def ask_for(self, request: Request, decision: Decision, acts: str, *, job: str) -> None:
+        """Ask for agreement to what a rule decided. `job`: whose fault it is; empty for every other exception."""
+        now = self.clock.now()
+        await self.ask(
+            Asking(
+                tenant=request.tenant,
+                decision=request.decision,
+                words=f"{acts}: {why_alone(request)}",
+                by=str(decision.detail.get("author", "")) or request.rule,
+                at=now,
+                until=now + LASTS,
+                on=request.job,
+                owner=request.owner,
+                why=str(decision.detail.get("words", "")),
+                act={"kind": "decision", "incident": decision.incident, "n": decision.n, "job": job},
+            )
+        )
 
     async def _by_name(self, kind: str, tenant: str, since: int) -> Mapping[str, Record]:
         found = await self.store.find_records(kind=kind, tenant=tenant, since=since, newest_first=True, limit=SHOWN)

@@ -120,8 +120,11 @@ async def carry_out(desk: Desk, known: Known) -> Known:
                 await gates.order(asking.tenant, asking.on, _verb(act, asking, reason))
                 outcome = "passed on to all cases"
             case "decision":
-                went = await desk.services.parts.faults.resume(act["job"], act["incident"], act["n"])
-                outcome = "handed to the rule" if went else "the fault had moved on"
+                if act["job"]:
+                    went = await desk.services.parts.faults.resume(act["job"], act["incident"], act["n"])
+                else:
+                    went = await desk.services.parts.exceptions.resume(act["incident"], act["n"])
+                outcome = "handed to the rule" if went else "it had moved on"
             case kind:
                 outcome = f"refused: nobody here knows how to carry out {kind!r}"
     except Problem as problem:

@@ -143,7 +143,7 @@ def make_parts(settings: Settings) -> Parts:
         stores.pilots,
         troubled=lambda text: log.warning("faults wait", detail=text),
     )
-    acting = ActOnIncidents(stores.incidents, clock, engine=engine, brakes=brakes, audit=audit)
+    acting = ActOnIncidents(stores.incidents, clock, engine=engine, brakes=brakes, audit=audit, approvals=approvals)
     exceptions = AnswerExceptions(
         stores.incidents,
         store,
