@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -173,7 +173,8 @@ class Campaign:
             name, TENANT, "ada", kind, now, case=case, item="show", job=job, attempt=1 if tried.faulted else 0,
             cause="memory", flow=flow,
         )  # fmt: skip
-        await self.stores.incidents.add_incidents([(incident, standing_of(incident))])
+        # Not due: it is carried out from here, and no keeper is to do it in our place.
+        await self.stores.incidents.add_incidents([(incident, replace(standing_of(incident), due=None))])
         exlet = exlet_as_plain(tried.exlet(self._worklet))
         await self.stores.incidents.add_decisions([Decision(name, 1, TENANT, now, "matched", "chaos", exlet)])
         return incident
