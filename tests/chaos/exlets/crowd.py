@@ -62,14 +62,16 @@ class Crowd:
 
     async def _undisturbed(self, primitives: list[Tried]) -> Counter[str]:
         """Twice in peace: what is only passed when everything is new is no step of an exlet."""
-        before: Counter[str] = Counter()
+        found: Counter[str] = Counter()
+        carried_out: list[tuple[Tried, Incident]] = []
         for _ in range(2):
             before = passes(self.campaign.site.points)
-            for tried, incident in await self._carried_out(
-                self._crowd(primitives, len(primitives)), Order(f"none-{uuid4().hex}", "none")
-            ):
-                self._known[tried.name] = await self.campaign.signature(tried, incident)
-        return passes(self.campaign.site.points) - before
+            crowd = self._crowd(primitives, len(primitives))
+            carried_out = await self._carried_out(crowd, Order(f"none-{uuid4().hex}", "none"))
+            found = passes(self.campaign.site.points) - before
+        signatures = await asyncio.gather(*(self.campaign.signature(*one) for one in carried_out))
+        self._known = {tried.name: end for (tried, _), end in zip(carried_out, signatures, strict=True)}
+        return found
 
     def _crowd(self, lacking: list[Tried], all_: int) -> list[Tried]:
         """Always as many exlets, so that the passes of a point are as many: the fewer lack, the more of each."""
