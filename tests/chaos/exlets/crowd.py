@@ -22,6 +22,9 @@ from holdfast.domain.exlets.exlet_run import run_name
 from holdfast.domain.faults.incident import Incident, StepMark, step_record_id
 
 
+MOST_ROUNDS = 100
+
+
 @dataclass(slots=True)
 class Crowd:
     """Exlets of all primitives, side by side."""
@@ -38,7 +41,7 @@ class Crowd:
         found = await self._undisturbed(primitives)
         while lacking := [one for one in primitives if report.kills[one.name] < times]:
             rounds += 1
-            if rounds > 10 * times:
+            if rounds > MOST_ROUNDS + 10 * times:
                 report.wrong.append(
                     f"after {rounds} rounds some were not met in the middle: {[o.name for o in lacking]}"
                 )
