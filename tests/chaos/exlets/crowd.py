@@ -21,7 +21,6 @@ from tests.chaos.exlets.primitives import Tried
 from holdfast.domain.exlets.exlet_run import run_name
 from holdfast.domain.faults.incident import Incident, StepMark, step_record_id
 
-
 MOST_ROUNDS = 100
 
 
