@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,7 +17,7 @@ from holdfast.domain.faults.brakes import Brake, Request
 from holdfast.domain.faults.brakes import Refused as Braked
 from holdfast.domain.faults.incident import CLOSED, OWN_ENGINE, Decision, Incident, IncidentState, Standing
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import NotFound, Transient
+from holdfast.ports.errors import NotFound
 from holdfast.ports.exlet_engine import ExletEngine
 from holdfast.ports.incident_store import IncidentQuery, IncidentStore
 from holdfast.services.keep_approvals import KeepApprovals
@@ -67,29 +66,6 @@ class ActOnIncidents:
     audit: KeepAudit | None = None
     approvals: KeepApprovals | None = None
     """Asked for what one person's rule may not do alone."""
-
-    async def agree(self, decisions: Sequence[Decision]) -> list[Decision]:
-        """The decisions as they are recorded: these, or those of whoever was first."""
-        added = await self.incidents.add_decisions(decisions)
-        agreed: list[Decision] = []
-        for one, new in zip(decisions, added, strict=True):
-            decision = one if new else await self.incidents.get_decision(one.incident, one.n)
-            if decision is None:
-                raise Transient("a decision could not be read back")
-            agreed.append(decision)
-        return agreed
-
-    async def newest(self, decisions: Sequence[Decision]) -> list[Decision]:
-        """The decisions that stand now: one that was put off may have been made after the first."""
-        known = await self.incidents.get_standings([one.incident for one in decisions])
-        newest: list[Decision] = []
-        for one in decisions:
-            stored = known.get(one.incident)
-            later = None
-            if stored is not None and stored.standing.n > one.n:
-                later = await self.incidents.get_decision(one.incident, stored.standing.n)
-            newest.append(one if later is None else later)
-        return newest
 
     async def act(self, incident: Incident, decision: Decision, exlet: Exlet, request: Request | None) -> Acted:
         """Carry out what was decided, if the brakes let it; each step takes place once, whoever repeats this.

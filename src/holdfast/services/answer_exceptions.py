@@ -34,11 +34,13 @@ from holdfast.domain.rules.context import read_context
 from holdfast.domain.rules.incident_context import told_by
 from holdfast.domain.rules.rule_set import ANY_TASK
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import NotFound, PortError
+from holdfast.ports.errors import NotFound
 from holdfast.ports.incident_store import IncidentQuery, IncidentStore
 from holdfast.ports.job_store import JobStore
 from holdfast.services.act_on_incidents import Acted, ActOnIncidents
+from holdfast.services.agree_on_decisions import agreed_on, newest
 from holdfast.services.keep_exlets import KeepExlets, concluded_in_place
+from holdfast.services.look_again import look_again
 from holdfast.services.raised import Raised, incident_raised
 from holdfast.services.rule_cache import RuleCache
 from holdfast.services.rule_decision import EXLET, HOUSE, decision_by_rule, shadow_said
@@ -132,9 +134,9 @@ class AnswerExceptions:
         if kept:
             due = None if left_behind is None else now + left_behind
             new = await self.incidents.add_incidents([(one, _standing(one, due)) for one, _ in kept.values()])
-            agreed = await self.acting.agree([decision for _, decision in kept.values()])
+            agreed = await agreed_on(self.incidents, [decision for _, decision in kept.values()])
             if not all(new):
-                agreed = await self.acting.newest(agreed)
+                agreed = await newest(self.incidents, agreed)
             for decision in agreed:
                 kept[decision.incident] = (kept[decision.incident][0], decision)
             await self._settle([decision for decision in agreed if decision.exlet is None])
@@ -247,12 +249,7 @@ class AnswerExceptions:
 
     async def run(self) -> None:
         """Look for what was left behind or put off, and for rules that answer what waits for a person."""
-        while True:
-            try:
-                await self.look()
-            except PortError as error:
-                self.troubled(str(error))
-            await asyncio.sleep(self.every)
+        await look_again(self.look, self.every, self.troubled)
 
     async def look(self) -> None:
         await self.get_ready()
@@ -272,7 +269,7 @@ class AnswerExceptions:
             return
         decision = await self.incidents.get_decision(incident.id, max(1, standing.n))
         if decision is None:
-            (decision,) = await self.acting.agree([(await self._decide(incident, now))[1]])
+            (decision,) = await agreed_on(self.incidents, [(await self._decide(incident, now))[1]])
         if decision.exlet is None:
             await self._settle([decision])
             return
@@ -297,7 +294,7 @@ class AnswerExceptions:
         _, decision = await self._decide(incident, self.clock.now(), n + 1)
         if decision.verdict != EXLET or (before is not None and before.by == decision.by):
             return  # what this rule could do it has done
-        (agreed,) = await self.acting.agree([decision])
+        (agreed,) = await agreed_on(self.incidents, [decision])
         try:
             await self.act(incident, agreed)
         except NotFound:

@@ -6,7 +6,6 @@ that the step is over, where the incident stands, and of a ladder that has come 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,10 +16,10 @@ from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.house_policy import Course
 from holdfast.domain.faults.incident import Decision, Incident, IncidentState, Standing
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import PortError
 from holdfast.ports.incident_store import IncidentQuery, IncidentStore
 from holdfast.ports.job_store import JobStore
 from holdfast.services.fault_incident import is_about
+from holdfast.services.look_again import look_again
 from holdfast.services.run_exlet import RunExlet
 
 BULK = 200
@@ -44,12 +43,7 @@ class CloseFaults:
     closed: int = 0
 
     async def run(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except PortError as error:
-                self.troubled(str(error))
-            await asyncio.sleep(self.every)
+        await look_again(self.look, self.every, self.troubled)
 
     async def look(self) -> None:
         """Go through the incidents of faults that are open and overdue."""

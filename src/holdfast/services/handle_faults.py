@@ -17,14 +17,16 @@ from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.incident import CLOSED, Decision, Incident, IncidentState, Standing, standing_of
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import PortError, Transient
+from holdfast.ports.errors import PortError
 from holdfast.ports.incident_store import IncidentQuery, IncidentStore
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
 from holdfast.ports.pilot_store import PilotStore
 from holdfast.services.act_on_faults import ActOnFaults
+from holdfast.services.agree_on_decisions import agreed_on, newest
 from holdfast.services.decide_faults import EXLET, HOUSE, DecideFaults
 from holdfast.services.fault_case import FaultCase, pilot_of
 from holdfast.services.fault_incident import fault_incident, fault_incident_id, is_about
+from holdfast.services.look_again import look_again
 
 BULK = 500
 READERS = 16
@@ -56,12 +58,7 @@ class HandleFaults:
 
     async def run(self) -> None:
         """Look for faults that were left behind."""
-        while True:
-            try:
-                await self.look()
-            except PortError as error:
-                self.troubled(str(error))
-            await asyncio.sleep(self.every)
+        await look_again(self.look, self.every, self.troubled)
 
     async def look(self) -> None:
         await self.deciding.get_ready()
@@ -231,28 +228,10 @@ class HandleFaults:
         return found
 
     async def _agree(self, cases: Sequence[FaultCase]) -> Sequence[FaultCase]:
-        """The decisions as they are recorded: ours, or those of whoever was first."""
-        added = await self.incidents.add_decisions([one.decision for one in cases])
-        if all(added):
-            return cases
-        known = await self.incidents.get_decisions(
-            [(one.id, one.decision.n) for one, new in zip(cases, added, strict=True) if not new]
-        )
-        agreed: list[FaultCase] = []
-        for one, new in zip(cases, added, strict=True):
-            decision = one.decision if new else known.get((one.id, one.decision.n))
-            if decision is None:
-                raise Transient("a decision could not be read back")
-            agreed.append(one._replace(decision=decision))
-        return agreed
+        return _decided(cases, await agreed_on(self.incidents, [one.decision for one in cases]))
 
     async def _newest(self, cases: Sequence[FaultCase]) -> Sequence[FaultCase]:
-        """With the decision that stands now: one that was put off may have been made after the first."""
-        known = await self.incidents.get_standings([one.id for one in cases])
-        newer = {name: one.standing.n for name, one in known.items()}
-        later = [(one.id, newer[one.id]) for one in cases if newer.get(one.id, 0) > one.decision.n]
-        made = await self.incidents.get_decisions(later) if later else {}
-        return [one._replace(decision=made.get((one.id, newer.get(one.id, 0)), one.decision)) for one in cases]
+        return _decided(cases, await newest(self.incidents, [one.decision for one in cases]))
 
     async def _at_sites(self, cases: Sequence[FaultCase]) -> Sequence[FaultCase]:
         """With the site that the last attempt's pilot came through."""
@@ -266,3 +245,7 @@ class HandleFaults:
             found = await pilots.get_pilot(name)
             self._sites[name] = found.pilot.site if found is not None else ""
         return [one._replace(site=self._sites.get(pilot, "")) for one, pilot in named]
+
+
+def _decided(cases: Sequence[FaultCase], decisions: Sequence[Decision]) -> Sequence[FaultCase]:
+    return [one._replace(decision=decision) for one, decision in zip(cases, decisions, strict=True)]

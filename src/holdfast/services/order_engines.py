@@ -19,10 +19,11 @@ from holdfast.domain.faults.engine_case import ENDED, EngineCase
 from holdfast.domain.flows.commands import AnswerVerb
 from holdfast.domain.flows.events import Verb
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import Conflict, NotFound, PortError, Transient
+from holdfast.ports.errors import Conflict, NotFound, Transient
 from holdfast.ports.flow_engine import CaseSummary
 from holdfast.ports.job_store import JobStore, Record, Written
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
+from holdfast.services.look_again import look_again
 
 CASE_KIND = "engine-case"
 ENDED_KIND = "engine-case-ended"
@@ -225,12 +226,7 @@ class OrderEngines:
 
     async def run(self) -> None:
         """Take off the sheets what was answered when a server died before it did so."""
-        while True:
-            try:
-                await self.look()
-            except PortError as error:
-                self.troubled(str(error))
-            await asyncio.sleep(5.0)
+        await look_again(self.look, 5.0, self.troubled)
 
     async def look(self) -> None:
         for stored in await self.slips.find(SHEET_KIND):

@@ -27,6 +27,7 @@ from holdfast.ports.exception_engine import ExceptionEngine
 from holdfast.ports.flow_engine import CaseSummary
 from holdfast.ports.job_store import JobStore, Record
 from holdfast.services.act_on_incidents import Acted
+from holdfast.services.agree_on_decisions import agreed_on
 from holdfast.services.answer_exceptions import Answered, AnswerExceptions
 from holdfast.services.case_context import case_context, item_in
 from holdfast.services.check_constraints import task_of
@@ -165,7 +166,7 @@ class RaiseTriggers:
         decision = Decision(
             incident.id, n, incident.tenant, self.clock.now(), EXLET, by, exlet=exlet_as_plain(exlet), detail=detail
         )
-        (agreed,) = await self.answers.acting.agree([decision])
+        (agreed,) = await agreed_on(self.answers.incidents, [decision])
         if agreed.by != by or agreed.exlet != decision.exlet:
             raise Conflict("somebody else was quicker; look at the incident again")
         return await self.answers.act(incident, agreed, by_person=True)

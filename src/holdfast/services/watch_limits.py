@@ -6,18 +6,18 @@ each time that twice as long has.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import NotFound, PortError
+from holdfast.ports.errors import NotFound
 from holdfast.ports.job_store import JobQuery, JobStore
 from holdfast.services.answer_exceptions import AnswerExceptions
 from holdfast.services.job_context import job_context, place_of
 from holdfast.services.keep_flows import KeepFlows
+from holdfast.services.look_again import look_again
 from holdfast.services.raised import Raised
 
 KIND = ExceptionType.CONSTRAINT_VIOLATION
@@ -39,12 +39,7 @@ class WatchLimits:
     """What was raised before: it is not sent to the store again."""
 
     async def run(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except PortError as error:
-                self.troubled(str(error))
-            await asyncio.sleep(self.every)
+        await look_again(self.look, self.every, self.troubled)
 
     async def look(self) -> None:
         """Raise every limit that was passed since the last look."""
