@@ -119,14 +119,7 @@ class MessageOut(Out):
     message: str
 
 
-class ReplayOut(Out):
-    """What rules would have decided, and what came of it then."""
-
-    rule_set: str
-    version: int
-    all: bool
-    """Every incident of the time was looked at."""
-    drafts: list[str]
+class SummaryOut(Out):
     incidents: int
     same: int
     differs: int
@@ -140,6 +133,16 @@ class ReplayOut(Out):
     core_hours_spent: float
     peak_hour: int
     put_off: int
+
+
+class ReplayOut(SummaryOut):
+    """What rules would have decided, and what came of it then."""
+
+    rule_set: str
+    version: int
+    all: bool
+    """Every incident of the time was looked at."""
+    drafts: list[str]
     first: Time | None
     last: Time | None
     rules: list[RuleTallyOut]
@@ -157,22 +160,6 @@ class ProposedRuleOut(Out):
     conclusion: dict[str, Any]
     cornerstone: str
     description: str
-
-
-class SummaryOut(Out):
-    incidents: int
-    same: int
-    differs: int
-    by_rule: int
-    wrong: int
-    wrong_by: dict[str, int]
-    proof: dict[str, int]
-    came: dict[str, int]
-    errors: int
-    core_hours_saved: float
-    core_hours_spent: float
-    peak_hour: int
-    put_off: int
 
 
 class ProposalOut(Out):
