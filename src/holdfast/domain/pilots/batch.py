@@ -1,0 +1,114 @@
+"""What is asked of a batch system, and what it says: pilot jobs, their states in four words, refusals told apart.
+
+A batch system's own word (``NODE_FAIL``, ``C``, ``EXIT``) is kept beside ours, because the patterns that find causes know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+BatchId = str
+"""The batch system's own name of a job, as its commands print and take it."""
+
+
+class BatchState(StrEnum):
+    """How a batch job stands, by the batch system's own word."""
+
+    WAITING = "waiting"
+    """It is queued or held and no process of it runs."""
+    RUNNING = "running"
+    """It runs, or it is being started, suspended or cleared away: processes of it may live."""
+    ENDED = "ended"
+    """The batch system says that it is over, and it heard so from the node: no process of it lives."""
+    LOST = "lost"
+    """The batch system gave it up without word from its node (a node that failed): processes of it may still live."""
+    UNKNOWN = "unknown"
+    """The batch system did not say. It may be any of the others: this is never an end."""
+
+
+OVER = frozenset({BatchState.ENDED, BatchState.LOST})
+"""It will not run again under this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class PilotJob:
+    """One pilot that a batch system is asked to run, once: it must not be requeued."""
+
+    name: str
+    """Carries the launch's id and is never used for another, so that what was submitted can be found by it."""
+    command: tuple[str, ...]
+    """Seen by everyone on the host: no secret stands in it."""
+    directory: str
+    """Where it starts, there and here."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Handed over without showing it in any command line; may hold a secret."""
+    cpus: int = 1
+    memory: int | None = None
+    """Bytes in all; None: the batch system's own default."""
+    wall: int | None = None
+    """Seconds; batch systems round it up to minutes."""
+    queue: str | None = None
+    """Partition, queue or class."""
+    account: str | None = None
+    output: str | None = None
+    """The file for what it prints; nothing is kept when it is not set."""
+    options: tuple[str, ...] = ()
+    """Further options of this batch system's own submit command, set by the operator of the site."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """What a batch system says of one job."""
+
+    state: BatchState
+    word: str = ""
+    """Its own state, such as ``TIMEOUT``."""
+    reason: str = ""
+    """Its own reason and comment, as far as it gave any."""
+    exit_code: int | None = None
+    signal: int | None = None
+    nodes: tuple[str, ...] = ()
+    node_events: tuple[str, ...] = ()
+    """What it says of a node that failed under the job: ``n2: DOWN (not responding)``."""
+    restarts: int = 0
+    """How often it started the job anew by itself; 0 for a pilot that is never requeued."""
+    started: int | None = None
+    """Seconds since 1970, by the batch system's clock."""
+    ended: int | None = None
+
+
+SILENT = BatchOutcome(BatchState.UNKNOWN)
+"""It did not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJob:
+    """A job that the batch system knows."""
+
+    id: BatchId
+    name: str
+    outcome: BatchOutcome
+
+
+class Refusal(StrEnum):
+    """Why a pilot job was not taken (paper P0, section 5): each wants something else done."""
+
+    NETWORK_DOWN = "network-down"
+    """The batch system's host cannot be reached from here."""
+    SCHEDULER_DOWN = "scheduler-down"
+    """Its host answers, the scheduler does not."""
+    REFUSED = "refused"
+    """The scheduler is up and does not want this job."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitRefused:
+    """The job was not submitted, for sure."""
+
+    why: Refusal
+    words: str
+    """The batch system's own, on one line."""
+    later: bool = True
+    """Whether the same job may be taken later (a limit, a closed partition); not when it is wrong itself."""
