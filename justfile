@@ -59,6 +59,8 @@ servers-up:
     scripts/servers start postgres
     scripts/servers start opensearch --quick
     scripts/servers start temporal
+    scripts/servers start s3
+    scripts/servers start xrootd
     @echo 'for pytest by hand: eval "$(scripts/servers env)"' >&2
 
 # Stop every server that scripts/servers started.

@@ -25,7 +25,7 @@ install_jdk() {
       find_jdk >/dev/null && return 0
     fi
   done
-  die "OpenSearch wants a JDK of version $OPENSEARCH_JDK_MINIMUM or newer and this release of the system has none:" \
+  die "OpenSearch and s3proxy want a JDK of version $OPENSEARCH_JDK_MINIMUM or newer and this release of the system has none:" \
     "install one (for instance Temurin) under /usr/lib/jvm, or set OPENSEARCH_JAVA_HOME"
 }
 
