@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -49,6 +49,8 @@ class EndReport:
     log_bytes: int = 0
     cleanup: Cleanup | None = None
     """What went wrong when its working folder was to be cleared."""
+    staging: Sequence[Mapping[str, object]] = ()
+    """How its files came; kept beside the log or the evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,7 @@ class EndJobs:
             for one in batch
             if one.report.ending.outcome is Outcome.FAULT or one.report.log_tail
         ]
+        records += [_record(one, "staging", self.clock.now()) for one in batch if _troubled(one.report)]
         if records:
             await self.store.add_records(records)
 
@@ -248,15 +251,29 @@ def _record(one: _Asked, kind: str, now: int, why: str = "") -> Record:
     report = one.report
     token = report.ending.token
     body: dict[str, object] = {"ending": ending_to_json(report.ending), "pilot": one.pilot}
-    if report.log_tail:
+    if report.log_tail and kind != "staging":
         # What others may read as evidence has no secrets in it; what went well is its owner's log, as it was printed.
         tail = report.log_tail if kind == "log" else redacted(report.log_tail)
         body |= {"log_tail": tail, "log_bytes": report.log_bytes}
+    if report.staging:
+        body["staging"] = [_redacted(entry) for entry in report.staging]
     if why:
         body["why"] = why
     # The teller is part of the name: what someone else says of the same claim must not stand in its way.
     name = f"{report.job}:{token.generation}.{token.attempt}:{report.ending.claim}:{kind}:{one.pilot}"
     return Record(id=name, tenant=one.tenant, kind=kind, job=report.job, at=now, body=body)
+
+
+def _troubled(report: EndReport) -> bool:
+    """Whether a source of a file failed, though another one served: worth a record, which one that went well at once is not."""
+    return report.ending.outcome is Outcome.OK and any(entry.get("failed") for entry in report.staging)
+
+
+def _redacted(entry: Mapping[str, object]) -> dict[str, object]:
+    """How a file came, without what an address may carry."""
+    failed = entry.get("failed")
+    words = [redacted(str(one)) for one in failed] if isinstance(failed, list) else []
+    return {**entry, **({"failed": words} if words else {})}
 
 
 def _result(answer: Answer) -> tuple[Result, str]:

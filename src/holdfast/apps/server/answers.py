@@ -154,9 +154,42 @@ class InputOut(Out):
     sha256: str | None
 
 
+class SourceOut(Out):
+    """One place that a file can be had from."""
+
+    kind: Literal["file", "http", "s3", "root", "peer"]
+    path: str | None = None
+    url: str | None = None
+    private: bool | None = None
+    ticket: str | None = None
+    host: str | None = None
+    element: str | None = None
+
+
+class TransferOut(Out):
+    """How files are brought, where that is not as usual."""
+
+    timeout: int | None = None
+    piece: int | None = None
+    tries: int | None = None
+    protocol: str | None = None
+
+
+class OutputsToOut(Out):
+    """The storage element that outputs go to."""
+
+    element: str
+    kind: Literal["file", "http", "s3", "root"]
+    base: str
+    private: bool
+
+
 class StagedInputOut(InputOut):
     """An input as a pilot is told of it."""
 
+    file: str | None = None
+    from_: list[SourceOut] | None = Field(default=None, alias="from")
+    transfer: TransferOut | None = None
     private: bool | None = None
     refused: str | None = None
     missing: str | None = None
@@ -198,7 +231,7 @@ class EvidenceOut(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    kind: Literal["evidence", "late-end", "alert"]
+    kind: Literal["evidence", "late-end", "alert", "staging"]
     at: Time
 
 
@@ -304,6 +337,7 @@ class ClaimOut(Out):
     parameters: dict[str, Any]
     resources: ResourcesOut
     inputs: list[StagedInputOut] | None = None
+    outputs_to: OutputsToOut | None = None
     specification: SpecificationOut
 
 

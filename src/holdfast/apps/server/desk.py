@@ -38,6 +38,8 @@ class Desk:
     """The jobs of claims whose pilots sent pieces of logs that are followed elsewhere; None for no such job."""
     hosts: dict[str, str] = field(default_factory=dict)
     """Where each pilot runs, as it said when it registered."""
+    peers_for: Callable[[str, str], list[dict[str, object]]] = lambda _file, _pilot: []
+    """Sources among pilots that have a file, for one pilot: the nearest first."""
     waiting_engines: int = 0
     """Requests of other engines that wait for orders here."""
     _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)

@@ -120,7 +120,7 @@ async def story(desk: TheDesk, who: Viewer, job: str) -> Response:
     records = await desk.services.parts.store.find_records(job=job, tenant=who.tenant, limit=MAX_RECORDS)
     chapters = [chapter_of(one) for one in records if one.kind == "chapter"]
     lines = whole_story(stored.document, chapters)
-    evidence = [_evidence(one) for one in records if one.kind in ("evidence", "late-end", "alert")]
+    evidence = [_evidence(one) for one in records if one.kind in ("evidence", "late-end", "alert", "staging")]
     return json_answer({"story": story_public(lines), "evidence": evidence})
 
 

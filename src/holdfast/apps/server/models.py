@@ -152,6 +152,22 @@ class CleanupIn(Model):
     words: Annotated[str, Field(max_length=1000)] = ""
 
 
+class StagedIn(Model):
+    """How one file came to an attempt, as its pilot tells it: evidence, and never more than that."""
+
+    file: Annotated[str, Field(max_length=4096), AfterValidator(_name)] = ""
+    name: Annotated[str, Field(max_length=1000), AfterValidator(_name)] = ""
+    from_: Annotated[str, Field(alias="from", max_length=32), AfterValidator(_name)] = ""
+    kind: Annotated[str, Field(max_length=32), AfterValidator(_name)] = ""
+    element: Annotated[str, Field(max_length=64), AfterValidator(_name)] = ""
+    bytes: int = Field(default=0, ge=0, le=INT64)
+    seconds: float = Field(default=0, ge=0, le=1e12)
+    tries: int = Field(default=0, ge=0, le=INT64)
+    failed: list[Annotated[str, Field(max_length=300), AfterValidator(_name)]] = Field(
+        default_factory=list, max_length=20
+    )
+
+
 class EndIn(Model):
     job: Id
     generation: int = Field(ge=0, le=INT64)
@@ -171,6 +187,7 @@ class EndIn(Model):
     error: Annotated[str, Field(max_length=64), AfterValidator(_name)] | None = None
     file: Annotated[str, Field(max_length=500), AfterValidator(_name)] | None = None
     cleanup: CleanupIn | None = None
+    staging: list[StagedIn] = Field(default_factory=list, max_length=50)
     log_tail: Annotated[str, Field(max_length=65_536)] = ""
     log_bytes: int = Field(default=0, ge=0, le=INT64)
     manifest: ManifestIn | None = None

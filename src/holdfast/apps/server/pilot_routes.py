@@ -144,7 +144,7 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
     )
     granted = await while_wanted(asking, request.receive, desk.stopping) or []
     services.ends.granted(granted)
-    specs, inputs = await _specifications(desk, granted)
+    specs, inputs = await _specifications(desk, granted, pilot)
     return json_answer(
         {
             "claims": [
@@ -154,13 +154,15 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
     )
 
 
-async def _specifications(desk: Desk, granted: list[Stored]) -> tuple[dict[str, Specification], dict[str, list[Json]]]:
+async def _specifications(
+    desk: Desk, granted: list[Stored], pilot: str
+) -> tuple[dict[str, Specification], dict[str, list[Json]]]:
     """What the claimed jobs run, and their inputs. If it cannot be read the pilot gets nothing, and the claims go back."""
     names = [one.document.specification for one in granted]
     try:
         specs = await desk.specifications(names)
         if all(name in specs for name in names):
-            return specs, await inputs_of(desk, granted, specs)
+            return specs, await inputs_of(desk, granted, specs, pilot)
         why = "a specification is missing"
     except PortError as error:
         why = str(error)
@@ -231,7 +233,8 @@ def _report(end: EndIn) -> EndReport:
         result=end.result,
     )
     cleanup = Cleanup(end.cleanup.error, end.cleanup.words) if end.cleanup else None
-    return EndReport(end.job, ending, end.log_tail, end.log_bytes, cleanup)
+    staging = [one.model_dump(by_alias=True, exclude_defaults=True) for one in end.staging]
+    return EndReport(end.job, ending, end.log_tail, end.log_bytes, cleanup, staging)
 
 
 def _started(value: str | float | None) -> int | None:

@@ -69,6 +69,13 @@ def produced(source: str) -> Produced | None:
     return Produced(found[1], found[2]) if found else None
 
 
+def logical_name(given: Input) -> str | None:
+    """How caches and catalogue speak of a filled input; None where nobody can know that the file did not change meanwhile."""
+    if given.sha256 is not None or produced(given.source) is not None:
+        return given.source
+    return None
+
+
 def local_path(source: str) -> str | None:
     """The path that a source names; None for a source of another kind."""
     if source.startswith("/"):
