@@ -51,6 +51,7 @@ class Manifest:
     sha256: str
     files: int
     bytes: int
+    listing: tuple[tuple[str, int, str], ...] = ()  # path, size and SHA-256 of each, for the cache
 
 
 def check_patterns(patterns: Iterable[object]) -> list[str]:
@@ -128,7 +129,7 @@ def attempt_path(job: ClaimedJob, outputs: str) -> str:
 
 
 def _write(job: ClaimedJob, found: dict[str, str], place: str) -> Manifest:
-    files = []
+    files: list[dict[str, str | int]] = []
     folders = {place}
     total = 0
     for name in sorted(found):
@@ -161,7 +162,9 @@ def _write(job: ClaimedJob, found: dict[str, str], place: str) -> Manifest:
         os.fsync(sink.fileno())
     os.rename(draft, path)
     _sync_folder(place)
-    return Manifest(path=path, sha256=hashlib.sha256(content).hexdigest(), files=len(files), bytes=total)
+    listing = tuple((str(one["path"]), int(one["bytes"]), str(one["sha256"])) for one in files)
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Manifest(path=path, sha256=sha256, files=len(files), bytes=total, listing=listing)
 
 
 def _copy(source: str, target: str) -> tuple[int, str]:
@@ -198,4 +201,6 @@ def _sync_folder(folder: str) -> None:
 
 def as_document(manifest: Manifest) -> dict[str, object]:
     """The manifest as an end names it."""
-    return asdict(manifest)
+    document = asdict(manifest)
+    del document["listing"]  # whoever wants it reads the file
+    return document

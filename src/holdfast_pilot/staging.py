@@ -29,6 +29,11 @@ _AT_ONCE = 4
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM)
 
+Fetch = Callable[[], "tuple[int, str]"]
+"""Brings an input to its target from its source; gives its size and SHA-256."""
+InputCache = Callable[["dict[str, Any]", str, Fetch], str]
+"""Brings an input to its target without its source if it can; gives where it came from."""
+
 
 class StagingError(Exception):
     """An input could not be brought; the reason is the fault's."""
@@ -52,13 +57,18 @@ def stage_in(
     sequential: bool,
     stopped: Callable[[], bool],
     ca_file: str | None = None,
+    cache: InputCache | None = None,
 ) -> None:
     """Bring all inputs into the folder; raises StagingError for the first in order that cannot be brought."""
     given_up = threading.Event()
 
     def bring(given: dict[str, Any]) -> None:
         try:
-            _Transfer(given, folder, lambda: given_up.is_set() or stopped(), ca_file).run()
+            transfer = _Transfer(given, folder, lambda: given_up.is_set() or stopped(), ca_file)
+            if cache is None or given.get("refused") or given.get("missing"):
+                transfer.run()
+            else:
+                cache(given, transfer.target, transfer.run)
         except BaseException:
             given_up.set()
             raise
@@ -84,13 +94,14 @@ class _Transfer:
         self._ca_file = ca_file
         self._name = str(given.get("name"))
         self._source = str(given.get("source"))
-        self._target = _inside(folder, self._name)
+        self.target = _inside(folder, self._name)
+        self._kept = (0, "")
         size, digest = given.get("bytes"), given.get("sha256")
         self._length: str | None = None  # as a web server announces it
         self._size: int | None = size if isinstance(size, int) else None
         self._sha256: str | None = digest if isinstance(digest, str) else None
 
-    def run(self) -> None:
+    def run(self) -> tuple[int, str]:
         wait = 0.2
         for left in range(_TRIES - 1, -1, -1):
             try:
@@ -101,7 +112,8 @@ class _Transfer:
                 threading.Event().wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
                 wait *= 4
             else:
-                return
+                break
+        return self._kept
 
     def _bring(self) -> None:
         given = self._given
@@ -190,9 +202,9 @@ class _Transfer:
     def _keep(self, source: BinaryIO | http.client.HTTPResponse | Any) -> None:
         """Write what a source gives, and see that it is what was asked for."""
         digest, size = hashlib.sha256(), 0
-        draft = self._target + ".staging"
+        draft = self.target + ".staging"
         try:
-            os.makedirs(os.path.dirname(self._target), exist_ok=True)
+            os.makedirs(os.path.dirname(self.target), exist_ok=True)
             with open(draft, "wb", buffering=0) as sink:
                 while True:
                     if self._stopped():
@@ -215,7 +227,8 @@ class _Transfer:
             raise self._error("data-corrupt", f"it has {size} bytes, {self._size} were expected")
         if self._sha256 is not None and digest.hexdigest() != self._sha256:
             raise self._error("data-corrupt", f"its SHA-256 is {digest.hexdigest()}, {self._sha256} was expected")
-        os.rename(draft, self._target)
+        os.rename(draft, self.target)
+        self._kept = (size, digest.hexdigest())
 
 
 def _write(sink: Any, piece: bytes) -> None:
