@@ -61,6 +61,7 @@ servers-up:
     scripts/servers start temporal
     scripts/servers start s3
     scripts/servers start xrootd
+    scripts/servers start slurm
     @echo 'for pytest by hand: eval "$(scripts/servers env)"' >&2
 
 # Stop every server that scripts/servers started.

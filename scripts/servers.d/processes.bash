@@ -24,7 +24,7 @@ detach() { # detach PIDFILE LOGFILE COMMAND…
   # The shell writes its own pid and then becomes the server: no guessing which child is which.
   # shellcheck disable=SC2016
   setsid bash -c 'echo $$ >"$1"; shift; exec "$@"' - "$pidfile.new" \
-    "${BASH:-bash}" "$HERE/servers" __as_server "$@" >>"$log" 2>&1 </dev/null 9>&- &
+    "${BASH:-bash}" "$HERE/servers" "${DETACH_AS:-__as_server}" "$@" >>"$log" 2>&1 </dev/null 9>&- &
   while [ ! -s "$pidfile.new" ]; do sleep 0.02; done
   pid=$(cat "$pidfile.new")
   echo "$pid $(started_at "$pid")" >"$pidfile"
