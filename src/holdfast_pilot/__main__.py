@@ -18,6 +18,7 @@ from holdfast_pilot.pilot import EnrolmentRefusedError, Pilot, Settings
 log = logging.getLogger("holdfast_pilot")
 
 _TOKEN_VARIABLE = "HOLDFAST_ENROL_TOKEN"  # noqa: S105 - the name of the variable, not what is in it
+_SECRET_VARIABLE = "HOLDFAST_ENROLMENT"  # noqa: S105
 _SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
@@ -28,10 +29,17 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--server", action="append", required=True, metavar="URL", help="address of a server; may be repeated")
     add(
+        "--enrolment-file",
+        metavar="PATH",
+        help="file with the enrolment secret of this one pilot, removed once it is used; "
+        f"else the variable {_SECRET_VARIABLE}",
+    )
+    add(
         "--token-file",
         metavar="PATH",
-        help=f"file with the enrolment token; else the variable {_TOKEN_VARIABLE}",
+        help=f"file with an enrolment token that is good for many pilots; else the variable {_TOKEN_VARIABLE}",
     )
+    add("--launch", default="", metavar="ID", help="the site agent's name for the launch that started this pilot")
     add("--ca-file", metavar="PATH", help="certificates to trust instead of the system's")
     add("--outputs", required=True, metavar="DIR", help="where outputs are committed")
     add("--work", metavar="DIR", help="local disk for working folders, logs and the spool of ends")
@@ -81,12 +89,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _enrol_token(path: str | None) -> str:
-    given = libc.forget_variable(_TOKEN_VARIABLE)
-    if path is not None:
-        with open(path, encoding="utf-8") as source:
-            given = source.read()
-    return given.strip()
+def _enrol_token(arguments: argparse.Namespace) -> str:
+    """The secret of this pilot, or the token for many; raises ValueError when there is neither."""
+    secret, token = libc.forget_variable(_SECRET_VARIABLE), libc.forget_variable(_TOKEN_VARIABLE)
+    if arguments.enrolment_file is not None:
+        secret = _first_words(arguments.enrolment_file)
+    elif arguments.token_file is not None and not secret:
+        secret = _first_words(arguments.token_file)
+    given = (secret or token).strip()
+    if not given:
+        raise ValueError(
+            "it has nothing to enrol with: give it an enrolment secret by --enrolment-file or "
+            f"{_SECRET_VARIABLE}; `holdfast enrol` makes one"
+        )
+    return given
+
+
+def _first_words(path: str) -> str:
+    with open(path, encoding="utf-8") as source:
+        return source.read(8192)
 
 
 def _resources(arguments: argparse.Namespace, work: str) -> dict[str, int]:
@@ -115,6 +136,8 @@ def _settings(arguments: argparse.Namespace, token: str) -> Settings:
     return Settings(
         servers=arguments.server,
         enrol_token=token,
+        enrolment_file=arguments.enrolment_file,
+        launch=arguments.launch,
         outputs=_ready_folder(arguments.outputs),
         work=work,
         host=arguments.host,
@@ -152,9 +175,7 @@ def main(words: list[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(threadName)s: %(message)s",
     )
     try:
-        token = _enrol_token(arguments.token_file)
-        if not token:
-            return 2
+        token = _enrol_token(arguments)
         pilot = Pilot(_settings(arguments, token))
     except (OSError, ValueError) as error:
         print(f"holdfast-pilot: {error}", file=sys.stderr)  # noqa: T201

@@ -1,7 +1,8 @@
 """Who the pilot is to the servers: its name, its short-lived token, its lease.
 
 The token lives in memory only. When it has run out, even by hours, it is still good for asking for the next
-one. When the servers no longer know the pilot at all, it enrols again and goes on under the new name.
+one. When the servers no longer know the pilot at all, it enrols again and goes on under the new name; one that
+came by a secret that is good once cannot, and ends.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable
 from urllib.parse import quote
 
 from holdfast_pilot.clock import steady
@@ -19,6 +20,7 @@ log = logging.getLogger("holdfast_pilot")
 
 _CALL_SECONDS = 6.0
 _ENROL_AGAIN_SECONDS = 10.0
+_SECRET_MARK = "hfe-"  # noqa: S105 - how secrets that are good once begin
 _UNKNOWN_PILOT = (401, 403, 404, 410)
 
 
@@ -34,10 +36,17 @@ class Standing:
 class Identity:
     """The pilot's name and token, shared by every thread that calls."""
 
-    def __init__(self, ring: ServerRing, enrol_token: str, registration: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        ring: ServerRing,
+        enrol_token: str,
+        registration: dict[str, Any],
+        on_stranger: Callable[[], None] = lambda: None,
+    ) -> None:
         self._ring = ring
         self._enrol_token = enrol_token
         self._registration = registration
+        self._on_stranger = on_stranger  # called when no server will ever know this pilot again
         self._lock = threading.Lock()
         self._link = ServerLink(ring)
         self._token = ""
@@ -134,7 +143,12 @@ class Identity:
                 raise refusal
             log.warning("the servers no longer know this pilot (%s); enrolling again", refusal)
             self._enrol_again_at = steady() + _ENROL_AGAIN_SECONDS
-            self._enrol()
+            try:
+                self._enrol()
+            except RefusedError:
+                if self._enrol_token.startswith(_SECRET_MARK):
+                    self._on_stranger()
+                raise
 
     def _renew(self) -> None:
         answer = self._link.call(

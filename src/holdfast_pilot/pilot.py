@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
+import secrets
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +49,8 @@ class Settings:
     time_left: float | None = None
     time_margin: float = 60.0
     batch_job: str | None = None
+    launch: str = ""
+    enrolment_file: str | None = None  # removed when the secret in it is used
     max_jobs: int | None = None
     idle_exit: float | None = None
     claim_wait: float = 20.0
@@ -70,7 +74,14 @@ class Pilot:
         self._stop_asked = threading.Event()
         self._wake = threading.Event()
         self._ring = ServerRing(settings.servers, settings.ca_file)
-        self._identity = Identity(self._ring, settings.enrol_token, self._registration())
+        self._identity = Identity(
+            self._ring,
+            settings.enrol_token,
+            self._registration(),
+            on_stranger=lambda: self.drain(
+                "the servers no longer know this pilot, and its enrolment secret is used up"
+            ),
+        )
         self._resources = {quantity: settings.resources.get(quantity, 0) for quantity in QUANTITIES}
         self._held = HeldClaims(
             slots=settings.slots, batch=settings.batch, resources=self._resources, calls=settings.calls
@@ -187,20 +198,34 @@ class Pilot:
             "time_left": settings.time_left,
             "batch_job": settings.batch_job,
             "version": __version__,
+            "launch": settings.launch,
+            "nonce": secrets.token_hex(16),  # with it, and only with it, a lost registration may be asked for again
         }
 
     def _enrol(self) -> float | None:
         wait = 0.2
         while not self._draining.is_set():
             try:
-                return self._identity.enrol()
+                enrolled_at = self._identity.enrol()
             except RefusedError as refusal:
                 raise EnrolmentRefusedError(str(refusal)) from refusal
             except (LinkError, KeyError, ValueError) as error:
                 log.warning("not enrolled yet: %s", error)
+            else:
+                self._remove_secret()
+                return enrolled_at
             self._draining.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
             wait = min(wait * 2, 10.0)
         return None
+
+    def _remove_secret(self) -> None:
+        """The secret has been used: no payload shall find it."""
+        path = self._settings.enrolment_file
+        if path is not None:
+            try:
+                os.unlink(path)
+            except OSError as error:
+                log.info("the file of the used enrolment secret stays: %s", error)
 
     def _time_left(self) -> float | None:
         if self._settings.time_left is None:

@@ -89,12 +89,21 @@ class Processes:
     def keeper(self) -> Started:
         return self._start("keeper")
 
-    def pilot(self, tenant: str, *servers: Started, slots: int = 1, **options: str) -> Started:
-        """A real pilot; it knows these servers."""
+    def pilot(self, tenant: str, *servers: Started, slots: int = 1, secret: str = "", **options: str) -> Started:
+        """A real pilot; it knows these servers. With a secret it enrols by that."""
         enrol = self.logs / f"enrol-{len(self.started)}"
-        write_private(enrol, self.domain.token("enrol", tenant=tenant, subject="enroller"))
+        write_private(enrol, secret or self.domain.token("enrol", tenant=tenant, subject="enroller"))
         words = [word for server in servers for word in ("--server", server.url)]
-        words += ["--token-file", str(enrol), "--slots", str(slots), "--cpus", "64", "--grace", "1"]
+        words += [
+            "--enrolment-file" if secret else "--token-file",
+            str(enrol),
+            "--slots",
+            str(slots),
+            "--cpus",
+            "64",
+            "--grace",
+            "1",
+        ]
         words += ["--outputs", str(self.logs / "outputs"), "--work", str(self.logs / f"work-{len(self.started)}")]
         words += [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
         return self._start("pilot", *words)

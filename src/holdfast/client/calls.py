@@ -209,6 +209,12 @@ def status() -> Call[Json]:
     return Call("GET", "/v1/status", document)
 
 
+def enrol(site: str, *, launch: str = "", seconds: int = 3600) -> Call[Json]:
+    """A secret by which one pilot may register, once."""
+    body = {"site": site, "launch": launch, "seconds": seconds}
+    return Call("POST", "/v1/enrolments", document, body=orjson.dumps(body))
+
+
 def login_link() -> Call[Json]:
     """A link that logs a browser in once, to look."""
     return Call("POST", "/v1/logins", document)

@@ -10,27 +10,31 @@ from holdfast.formats.job_json import Json, resources_from_json, resources_to_js
 
 
 def pilot_to_json(pilot: Pilot) -> Json:
-    return dict(pilot.extra) | {
-        "id": pilot.id,
-        "tenant": pilot.tenant,
-        "host": pilot.host,
-        "site": pilot.site,
-        "slots": pilot.slots,
-        "resources": resources_to_json(pilot.resources),
-        "lease": pilot.lease,
-        "registered": pilot.registered,
-        "state": pilot.state.value,
-        "changed": pilot.changed,
-        "batch_job": pilot.batch_job,
-        "version": pilot.version,
-        "note": pilot.note,
-    }
+    return (
+        dict(pilot.extra)
+        | {
+            "id": pilot.id,
+            "tenant": pilot.tenant,
+            "host": pilot.host,
+            "site": pilot.site,
+            "slots": pilot.slots,
+            "resources": resources_to_json(pilot.resources),
+            "lease": pilot.lease,
+            "registered": pilot.registered,
+            "state": pilot.state.value,
+            "changed": pilot.changed,
+            "batch_job": pilot.batch_job,
+            "version": pilot.version,
+            "note": pilot.note,
+        }
+        | ({"launch": pilot.launch} if pilot.launch else {})
+    )
 
 
 _PILOT_KNOWN = frozenset(
     {
         "id", "tenant", "host", "site", "slots", "resources", "lease", "registered", "state", "changed", "batch_job",
-        "version", "note",
+        "version", "note", "launch",
     }
 )  # fmt: skip
 
@@ -50,6 +54,7 @@ def pilot_from_json(data: Mapping[str, Any]) -> Pilot:
         batch_job=data["batch_job"],
         version=data["version"],
         note=data["note"],
+        launch=data.get("launch", ""),
         extra={key: value for key, value in data.items() if key not in _PILOT_KNOWN},
     )
 

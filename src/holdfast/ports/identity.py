@@ -22,13 +22,15 @@ class Role(StrEnum):
     """Report the cases of another engine, whosever they are, and obey orders for them."""
     ENROL = "enrol"
     """Register a pilot, and nothing else."""
+    SITE = "site"
+    """Look after the pilots of a site: make enrolments for them, and note their launches."""
     PILOT = "pilot"
 
 
 IMPLIED: dict[Role, frozenset[Role]] = {
     Role.VIEWER: frozenset({Role.VIEWER}),
     Role.SUBMITTER: frozenset({Role.SUBMITTER, Role.VIEWER, Role.ENGINE}),
-    Role.OPERATOR: frozenset({Role.OPERATOR, Role.RULE_AUTHOR, Role.SUBMITTER, Role.VIEWER, Role.ENGINE}),
+    Role.OPERATOR: frozenset({Role.OPERATOR, Role.RULE_AUTHOR, Role.SUBMITTER, Role.VIEWER, Role.ENGINE, Role.SITE}),
     Role.RULE_AUTHOR: frozenset({Role.RULE_AUTHOR, Role.VIEWER}),
     Role.APPROVER: frozenset({Role.APPROVER, Role.VIEWER}),
     Role.ADMINISTRATOR: frozenset(
@@ -41,10 +43,12 @@ IMPLIED: dict[Role, frozenset[Role]] = {
             Role.VIEWER,
             Role.ENGINE,
             Role.ENROL,
+            Role.SITE,
         }
     ),
     Role.ENGINE: frozenset({Role.ENGINE}),
     Role.ENROL: frozenset({Role.ENROL}),
+    Role.SITE: frozenset({Role.SITE}),
     Role.PILOT: frozenset({Role.PILOT}),
 }
 

@@ -16,6 +16,7 @@ from holdfast.apps.cli.cases import cases
 from holdfast.apps.cli.check import check
 from holdfast.apps.cli.classify import classify
 from holdfast.apps.cli.describe import describe
+from holdfast.apps.cli.enrol import enrol
 from holdfast.apps.cli.exlets import exlets
 from holdfast.apps.cli.explain import explain
 from holdfast.apps.cli.graph import graph
@@ -49,7 +50,7 @@ _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
     FLOWS: (run, watch, cases, history, graph, check, raise_),
     FAULTS: (inbox, approve, explain, classify, packs, rules, exlets),
-    LOOK: (pilots, alerts, events, status, brake, audit, link, config),
+    LOOK: (pilots, enrol, alerts, events, status, brake, audit, link, config),
 }
 for panel, functions in _ROOMS.items():
     for function in functions:

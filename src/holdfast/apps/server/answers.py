@@ -261,6 +261,7 @@ class PilotOut(BaseModel):
     batch_job: str | None
     version: str
     note: str
+    launch: str = ""
 
 
 class PilotsOut(Out):
@@ -316,6 +317,11 @@ class RegisteredOut(TokenOut):
     lease: int
     beat_every: float
     servers: list[str]
+
+
+class EnrolmentOut(Out):
+    secret: str
+    expires: Time
 
 
 class BeatOut(Out):

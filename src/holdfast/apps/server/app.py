@@ -19,6 +19,7 @@ from holdfast.apps.server import (
     brake_routes,
     case_routes,
     engine_routes,
+    enrolment_routes,
     exlet_routes,
     flow_routes,
     incident_routes,
@@ -89,6 +90,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(rule_routes.router)
     app.include_router(exlet_routes.router)
     app.include_router(replay_routes.router)
+    app.include_router(enrolment_routes.router)
     app.include_router(pilot_routes.router)
     app.include_router(watch_routes.router)
     app.include_router(page_routes.router)

@@ -17,6 +17,7 @@ from holdfast.apps.wiring.server import ServerParts
 from holdfast.domain.faults.audit import Note
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.domain.jobs.specification import Specification
+from holdfast.domain.pilots.enrolment import MARK
 from holdfast.ports.identity import BadToken, Principal, Role
 from holdfast.ports.job_store import Stored
 from holdfast.services.write_checked import Answer, Missing, Settled
@@ -102,17 +103,22 @@ def _session(request: Request) -> str:
     return request.cookies.get(cookie_of(desk_of(request)), "")
 
 
+def _bearer(request: Request) -> str:
+    header = request.headers.get("authorization")
+    scheme, _, token = header.partition(" ") if header is not None else ("bearer", "", _session(request))
+    if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN:
+        raise Problem(
+            401,
+            "send a token: Authorization: Bearer <token>; `holdfast token` makes one, and `holdfast link` a link for a browser",
+        )
+    return token
+
+
 def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Principal]]:
     """A dependency that lets nobody through without a token of that role."""
 
     async def check(request: Request) -> Principal:
-        header = request.headers.get("authorization")
-        scheme, _, token = header.partition(" ") if header is not None else ("bearer", "", _session(request))
-        if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN:
-            raise Problem(
-                401,
-                "send a token: Authorization: Bearer <token>; `holdfast token` makes one, and `holdfast link` a link for a browser",
-            )
+        token = _bearer(request)
         try:
             principal = desk_of(request).services.parts.identity.verify(token, late=late)
         except BadToken as error:
@@ -128,13 +134,31 @@ def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Princip
     return check
 
 
+@dataclass(frozen=True, slots=True)
+class Enroller:
+    """Who brings a pilot to be registered: the holder of a token for many, or of a secret for one, not looked at yet."""
+
+    tenant: str
+    secret: str
+
+
+async def _enroller(request: Request) -> Enroller:
+    token = _bearer(request)
+    if token.startswith(MARK):
+        return Enroller("", token)
+    return Enroller((await _token_to_enrol(request)).tenant, "")
+
+
+_token_to_enrol = allow(Role.ENROL)
+_enroller.role = Role.ENROL  # type: ignore[attr-defined]  # the test of all routes reads it
 Viewer = Annotated[Principal, Depends(allow(Role.VIEWER))]
 Submitter = Annotated[Principal, Depends(allow(Role.SUBMITTER))]
 Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
 EngineCaller = Annotated[Principal, Depends(allow(Role.ENGINE))]
 RuleAuthor = Annotated[Principal, Depends(allow(Role.RULE_AUTHOR))]
 Approver = Annotated[Principal, Depends(allow(Role.APPROVER))]
-Enroller = Annotated[Principal, Depends(allow(Role.ENROL))]
+AnEnroller = Annotated[Enroller, Depends(_enroller)]
+SiteCaller = Annotated[Principal, Depends(allow(Role.SITE))]
 PilotCaller = Annotated[Principal, Depends(allow(Role.PILOT))]
 LatePilot = Annotated[Principal, Depends(allow(Role.PILOT, late=86_400))]
 TheDesk = Annotated[Desk, Depends(_the_desk)]

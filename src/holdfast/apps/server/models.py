@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
+from holdfast.domain.pilots.enrolment import LONGEST
+
 INT64 = 2**63 - 1
 MAX_RESULT = 4096
 """Characters of what a function gave back; what is larger is an output."""
@@ -124,6 +126,14 @@ class PilotIn(Model):
     time_left: float | None = Field(default=None, ge=0, le=1e9)
     batch_job: Annotated[Name, Field(max_length=200)] | None = None
     version: Annotated[str, Field(max_length=64), AfterValidator(_name)] = ""
+    launch: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9._:-]*$")] = ""
+    nonce: Annotated[str, Field(min_length=16, max_length=128, pattern=r"^[A-Za-z0-9_-]+$")] | None = None
+
+
+class EnrolmentIn(Model):
+    site: Word
+    launch: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9._:-]*$")] = ""
+    seconds: int = Field(default=3600, ge=1, le=LONGEST)
 
 
 class BeatIn(Model):

@@ -20,7 +20,8 @@ from holdfast.apps.server.answers import (
     errors,
 )
 from holdfast.apps.server.claim_inputs import inputs_of
-from holdfast.apps.server.desk import Desk, Enroller, LatePilot, PilotCaller, TheDesk, settled
+from holdfast.apps.server.desk import AnEnroller, Desk, LatePilot, PilotCaller, TheDesk, settled
+from holdfast.apps.server.enrolment_routes import let_in
 from holdfast.apps.server.event_stream import EventStream, event, while_wanted
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import BeatIn, BegunIn, ClaimIn, EndIn, EndsIn, LogIn, PilotIn
@@ -53,17 +54,20 @@ def _token(desk: Desk, pilot: str, tenant: str) -> Json:
 
 
 @router.post("", status_code=201, response_model=RegisteredOut, responses=errors(body=True))
-async def register(desk: TheDesk, who: Enroller, body: PilotIn) -> Response:
+async def register(desk: TheDesk, who: AnEnroller, body: PilotIn) -> Response:
     """Make a pilot known; it gets its id and a token of its own."""
     parts = desk.services.parts
     now = parts.clock.now()
-    name = f"p-{secrets.token_hex(8)}"
+    name, tenant, site = f"p-{secrets.token_hex(8)}", who.tenant, body.site or "local"
+    if who.secret:
+        enrolled = await let_in(desk, who, name, body)
+        name, tenant, site = enrolled.pilot, enrolled.tenant, enrolled.site
     lease = parts.settings.lease
     pilot = Pilot(
         id=name,
-        tenant=who.tenant,
+        tenant=tenant,
         host=body.host,
-        site=body.site or "local",
+        site=site,
         slots=body.slots,
         resources=resources_from(body.resources, body.time_left),
         lease=lease,
@@ -71,8 +75,9 @@ async def register(desk: TheDesk, who: Enroller, body: PilotIn) -> Response:
         changed=now,
         batch_job=body.batch_job,
         version=body.version,
+        launch=body.launch,
     )
-    if not isinstance(await parts.pilots.put_pilot(pilot, None), Written):
+    if not isinstance(await parts.pilots.put_pilot(pilot, None), Written) and not await _known(desk, name, tenant):
         raise Problem(503, "the pilot could not be stored; register again")
     answer = {
         "pilot": name,
@@ -80,7 +85,13 @@ async def register(desk: TheDesk, who: Enroller, body: PilotIn) -> Response:
         "beat_every": lease / 3,
         "servers": sorted(set(desk.services.beats.alive.values()) - {""}),
     }
-    return json_answer(answer | _token(desk, name, who.tenant), 201)
+    return json_answer(answer | _token(desk, name, tenant), 201)
+
+
+async def _known(desk: Desk, pilot: str, tenant: str) -> bool:
+    """Whether a pilot is there already: it asks again since the answer was lost."""
+    known = await desk.services.parts.pilots.get_pilot(pilot)
+    return known is not None and known.pilot.tenant == tenant and known.pilot.state is not PilotState.GONE
 
 
 @router.post("/{pilot}/token", response_model=TokenOut, responses=errors())

@@ -19,6 +19,7 @@ from holdfast.services.bind_worklets import BindWorklets
 from holdfast.services.claim_jobs import ClaimJobs
 from holdfast.services.edit_rules import EditRules
 from holdfast.services.end_jobs import EndJobs
+from holdfast.services.enrol_pilots import EnrolPilots
 from holdfast.services.find_outputs import FindOutputs
 from holdfast.services.follow_jobs import FollowJobs
 from holdfast.services.hold_channels import HoldChannels
@@ -79,6 +80,7 @@ class ServerParts:
         )
         self.outputs = ReadOutputs(writer)
         self.sessions = OpenSessions(parts.slips, clock, parts.ids, parts.identity)
+        self.enrolments = EnrolPilots(parts.slips, clock, parts.ids)
         self.case_outputs = FindOutputs(store, SharedResults(parts.settings.outputs))
         self.worklets = BindWorklets(parts.slips, parts.flows, choose_worklets(parts))
         self.gates = KeepGates(parts.slips, changed=self.claims.windows.look_anew)

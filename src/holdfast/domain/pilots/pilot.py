@@ -37,6 +37,8 @@ class Pilot:
     batch_job: str | None = None
     version: str = ""
     note: str = ""
+    launch: str = ""
+    """Which launch of its site's agent it came by; empty for none."""
     extra: Mapping[str, object] = field(default_factory=dict)
 
 

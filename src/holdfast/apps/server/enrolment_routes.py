@@ -1,0 +1,46 @@
+"""Secrets that let one pilot in, once: made here, used when a pilot registers."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from holdfast.apps.server.answers import EnrolmentOut, errors
+from holdfast.apps.server.desk import Desk, Enroller, SiteCaller, TheDesk
+from holdfast.apps.server.job_routes import json_answer
+from holdfast.apps.server.models import EnrolmentIn, PilotIn
+from holdfast.apps.server.problems import Problem
+from holdfast.domain.pilots.enrolment import Enrolment, ForAnother, Newcomer, NotGood
+from holdfast.formats.job_public import time_text
+from holdfast.ports.identity import Role
+
+router = APIRouter(tags=["pilots"])
+REFUSED = "this enrolment secret was used, has expired, or never was"
+"""Which of the three is nobody's business."""
+
+
+@router.post("/v1/enrolments", status_code=201, response_model=EnrolmentOut, responses=errors(body=True))
+async def enrolment(desk: TheDesk, who: SiteCaller, body: EnrolmentIn) -> Response:
+    """A secret by which one pilot of a site may register, once and in time. It is told now and never again."""
+    if who.may(Role.OPERATOR):  # a site's agent does nothing else all day, and its launches are noted
+        await desk.note(who, "enrol", f"site:{body.site}", launch=body.launch)
+    made = await desk.services.enrolments.make(
+        tenant=who.tenant, site=body.site, launch=body.launch, by=who.subject, seconds=body.seconds
+    )
+    return json_answer({"secret": made.text, "expires": time_text(made.expires)}, 201)
+
+
+async def let_in(desk: Desk, who: Enroller, name: str, body: PilotIn) -> Enrolment:
+    """The enrolment that a pilot's secret stands for, used by that pilot now; the problem otherwise."""
+    if body.nonce is None:
+        raise Problem(422, "a pilot with an enrolment secret sends a nonce, a random number of its own")
+    newcomer = Newcomer(name, body.nonce, body.site, body.launch)
+    return good(await desk.services.enrolments.redeem(who.secret, newcomer))
+
+
+def good(found: Enrolment | NotGood | ForAnother) -> Enrolment:
+    """The enrolment, or the problem that the answer is."""
+    if isinstance(found, NotGood):
+        raise Problem(401, REFUSED)
+    if isinstance(found, ForAnother):
+        raise Problem(403, found.reason)
+    return found

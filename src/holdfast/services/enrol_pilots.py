@@ -1,0 +1,92 @@
+"""Lets pilots in by secrets that are good once.
+
+Of a secret the store keeps the digest alone. Which pilot used it is decided by one version-checked write; a pilot whose answer
+was lost asks again with the same number and finds its own name there, whichever server it asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from holdfast.domain.pilots.enrolment import (
+    LONGEST,
+    MARK,
+    Enrolment,
+    ForAnother,
+    Newcomer,
+    NotGood,
+    digest,
+    redeem,
+    standing,
+)
+from holdfast.ports.clock import Clock, Ids
+from holdfast.ports.errors import Permanent, Transient
+from holdfast.ports.job_store import Written
+from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
+
+KIND = "enrolment"
+TRIES = 5
+
+
+class Secret(NamedTuple):
+    """A new secret, told once, and until when it is good (milliseconds since 1970)."""
+
+    text: str
+    expires: int
+
+
+@dataclass(slots=True)
+class EnrolPilots:
+    """The service."""
+
+    slips: SlipStore
+    clock: Clock
+    ids: Ids
+
+    async def make(self, *, tenant: str, site: str, launch: str, by: str, seconds: int) -> Secret:
+        """A secret for one pilot; `Transient` if the store did not take it for sure."""
+        if not 1 <= seconds <= LONGEST:
+            raise Permanent(f"a secret is good for 1 to {LONGEST} seconds")
+        text = MARK + self.ids.claim() + self.ids.claim()
+        enrolment = Enrolment(tenant, site, launch, by, self.clock.now() + 1000 * seconds)
+        (written,) = await self.slips.put([(_slip(text, enrolment), None)])
+        if not isinstance(written, Written):
+            raise Transient("the enrolment could not be kept; ask again")
+        return Secret(text, enrolment.expires)
+
+    async def redeem(self, secret: str, who: Newcomer) -> Enrolment | NotGood | ForAnother:
+        """Let a pilot in; the answer carries its name, an earlier one when it asks again. `Transient`: unsure, ask again."""
+        for _ in range(TRIES):
+            stored = await self._get(secret)
+            if stored is None:
+                return NotGood()
+            before = Enrolment.from_plain(stored.slip.tenant, stored.slip.body)
+            after = redeem(before, who, now=self.clock.now())
+            if not isinstance(after, Enrolment) or after == before:
+                return after
+            (written,) = await self.slips.put([(_slip(secret, after), stored.version)])
+            if isinstance(written, Written):
+                return after
+            # Refused or unsure: whoever stands there now was let in, and that may be this pilot.
+        raise Transient("the store did not say clearly who used the enrolment secret; ask again")
+
+    async def look(self, secret: str, *, site: str, launch: str) -> Enrolment | NotGood | ForAnother:
+        """What a secret stands for, without using it up."""
+        stored = await self._get(secret)
+        if stored is None:
+            return NotGood()
+        enrolment = Enrolment.from_plain(stored.slip.tenant, stored.slip.body)
+        return standing(enrolment, site=site, launch=launch, now=self.clock.now()) or enrolment
+
+    async def _get(self, secret: str) -> StoredSlip | None:
+        name = _name(secret)
+        return (await self.slips.get([name])).get(name)
+
+
+def _name(secret: str) -> str:
+    return f"{KIND}:{digest(secret)}"
+
+
+def _slip(secret: str, enrolment: Enrolment) -> Slip:
+    return Slip(_name(secret), enrolment.tenant, KIND, enrolment.as_plain())
