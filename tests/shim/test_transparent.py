@@ -1,0 +1,183 @@
+"""The shim before a real Slurm: what a user or an engine sees of sbatch is what Slurm said, whatever becomes of the word that is left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from tests.servers import address
+
+pytestmark = pytest.mark.live
+
+SHIM = Path(__file__).resolve().parents[2] / "shim" / "holdfast-shim"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The shim, installed."""
+    address("SLURM_CONF")
+    subprocess.run([SHIM, "--install", tmp_path / "bin"], check=True, stderr=subprocess.PIPE)
+    for name in ("new", "gone"):
+        (tmp_path / "spool" / name).mkdir(parents=True)
+    return tmp_path
+
+
+def call(folder: Path | None, *words: str, given: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+    """A command, through the shim if a folder is given."""
+    known = dict(os.environ) | more
+    if folder is not None:
+        known |= {"PATH": f"{folder / 'bin'}:{known['PATH']}", "HOLDFAST_SHIM_SPOOL": str(folder / "spool")}
+    return subprocess.run(words, input=given, capture_output=True, text=True, env=known, cwd=folder, check=False)
+
+
+def words_left(folder: Path) -> dict[str, list[str]]:
+    """What the shim left, by job."""
+    files = sorted((folder / "spool" / "new").iterdir())
+    return {one.name.partition(".")[0]: one.read_bytes().decode().split("\0")[:-1] for one in files}
+
+
+def ended(job: str) -> str:
+    """The state that Slurm itself tells once the job has ended."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = call(None, "sacct", "-X", "-n", "-P", "-j", job, "-o", "State").stdout.strip()
+        if found and found not in ("PENDING", "RUNNING", "COMPLETING", "REQUEUED"):
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"job {job} has not ended")
+
+
+HELD = ("--hold", "-o", "/dev/null", "--wrap", "true")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sbatch", *HELD),
+        ("sbatch", "--parsable", *HELD),
+        ("sbatch", "--quiet", *HELD),
+        ("sbatch", "--no-such-option"),
+        ("sbatch", "-p", "nowhere", *HELD),
+        ("sbatch", "no-such-script.sh"),
+        ("sbatch", "--version"),
+    ],
+    ids=lambda words: " ".join(words[1:3]),
+)
+def test_says_what_slurm_says(folder: Path, words: tuple[str, ...]) -> None:
+    bare, through = call(None, *words), call(folder, *words)
+    jobs = [text.strip().rpartition(" ")[2] for text in (bare.stdout, through.stdout)]
+    for job in jobs:
+        if job.isdigit():
+            call(None, "scancel", job)
+    assert through.returncode == bare.returncode
+    assert through.stdout.replace(jobs[1], "N") == bare.stdout.replace(jobs[0], "N")
+    # A complaint about an option names the command as it was called, which is by its whole path.
+    assert through.stderr.replace("/usr/bin/sbatch:", "sbatch:") == bare.stderr
+
+
+def test_leaves_word_of_what_was_queued(folder: Path) -> None:
+    said = call(folder, "sbatch", *HELD, HOLDFAST_CASE="run 7")
+    job = said.stdout.split()[-1]
+    call(None, "scancel", job)
+    assert words_left(folder) == {job: ["1", job, "", str(folder), "run 7"]}
+    (file,) = (folder / "spool" / "new").iterdir()
+    assert file.stat().st_uid == os.getuid()
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_script_may_come_on_standard_input(folder: Path) -> None:
+    said = call(folder, "sbatch", "--parsable", "-o", "out", given="#!/bin/sh\necho given\nexit 4\n")
+    assert ended(said.stdout.strip()) == "FAILED"
+    assert (folder / "out").read_text() == "given\n"
+
+
+def test_waiting_tells_the_job_at_once_and_its_exit_code_at_the_end(folder: Path) -> None:
+    known = dict(os.environ) | {
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "HOLDFAST_SHIM_SPOOL": str(folder / "spool"),
+    }
+    go = folder / "go"
+    work = f"until [ -e {go} ]; do sleep 0.1; done; exit 7"
+    with subprocess.Popen(
+        ["sbatch", "--wait", "-o", "/dev/null", "--wrap", work], stdout=subprocess.PIPE, text=True, env=known
+    ) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline().startswith("Submitted batch job ")
+        assert len(words_left(folder)) == 1
+        assert waiting.poll() is None
+        go.touch()
+        assert waiting.wait(60) == 7
+
+
+@pytest.mark.parametrize("spool", ["missing", "a-file", "full"])
+def test_fails_open(folder: Path, spool: str) -> None:
+    """Nobody hears of the job; the user sees no difference."""
+    place = folder / "spool"
+    (place / "new").rmdir()
+    if spool == "a-file":
+        (place / "new").write_text("")
+    elif spool == "full":
+        (place / "new").symlink_to("/dev/full")
+    said = call(folder, "sbatch", *HELD)
+    assert (said.returncode, said.stderr) == (0, "")
+    call(None, "scancel", said.stdout.split()[-1])
+
+
+def test_off_is_off(folder: Path) -> None:
+    said = call(folder, "sbatch", *HELD, HOLDFAST_SHIM="off")
+    call(None, "scancel", said.stdout.split()[-1])
+    assert said.returncode == 0
+    assert not words_left(folder)
+
+
+def test_two_copies_do_not_call_each_other(folder: Path) -> None:
+    subprocess.run([SHIM, "--install", folder / "more"], check=True, stderr=subprocess.PIPE)
+    said = call(folder, "sbatch", "--version", PATH=f"{folder / 'more'}:{os.environ['PATH']}")
+    assert said.stdout.startswith("slurm")
+
+
+def test_without_slurm_it_says_what_to_do(folder: Path) -> None:
+    said = subprocess.run(
+        [folder / "bin" / "sbatch"], env={"PATH": str(folder / "bin")}, capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 127
+    assert "HOLDFAST_SHIM_REAL" in said.stderr
+
+
+def test_a_job_that_is_decided_on_has_not_ended(folder: Path) -> None:
+    """Only jobs that left word, only while somebody watches, and only what did not end well."""
+    bad, good = (
+        call(folder, "sbatch", "--parsable", "-o", "/dev/null", "--wrap", text).stdout.strip()
+        for text in ("exit 3", "true")
+    )
+    foreign = call(None, "sbatch", "--parsable", "-o", "/dev/null", "--wrap", "exit 3").stdout.strip()
+    jobs = [bad, good, foreign]
+    assert [ended(job) for job in jobs] == ["FAILED", "COMPLETED", "FAILED"]
+
+    def told() -> list[str]:
+        lists = ",".join(jobs)
+        rows = call(folder, "sacct", "-X", "-n", "-P", "-j", lists, "-o", "JobIDRaw,State").stdout.splitlines()
+        short = call(folder, "squeue", "-h", "-t", "all", "-j", lists, "-o", "%i %t").stdout.splitlines()
+        wide = call(folder, "sacct", "-X", "-n", "-j", lists, "-o", "JobID,JobName,State").stdout.splitlines()
+        shown = call(folder, "scontrol", "show", "job", bad).stdout
+        state = next(word for word in shown.split() if word.startswith("JobState="))
+        return [*sorted(rows), *sorted(short), *[row.split()[2] for row in sorted(wide)], state]
+
+    bare = [f"{bad}|FAILED", f"{good}|COMPLETED", f"{foreign}|FAILED"]
+    bare += [f"{bad} F", f"{good} CD", f"{foreign} F", "FAILED", "COMPLETED", "FAILED", "JobState=FAILED"]
+    watch = folder / "spool" / "watch"
+    assert told() == bare
+    watch.write_text(f"{int(time.time()) + 600}\n")
+    seen = told()
+    assert seen[0] == f"{bad}|RUNNING"
+    assert seen[3] == f"{bad} R"
+    assert (seen[6], seen[9]) == ("RUNNING", "JobState=RUNNING")
+    assert [one for place, one in enumerate(seen) if place not in (0, 3, 6, 9)] == [
+        one for place, one in enumerate(bare) if place not in (0, 3, 6, 9)
+    ]
+    for stale in (f"{int(time.time()) - 1}\n", "soon\n", ""):
+        watch.write_text(stale)
+        assert told() == bare
