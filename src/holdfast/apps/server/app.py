@@ -30,6 +30,7 @@ from holdfast.apps.server import (
     problems,
     replay_routes,
     rule_routes,
+    site_routes,
     trigger_routes,
     watch_routes,
 )
@@ -92,6 +93,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(replay_routes.router)
     app.include_router(enrolment_routes.router)
     app.include_router(pilot_routes.router)
+    app.include_router(site_routes.router)
     app.include_router(watch_routes.router)
     app.include_router(page_routes.router)
     describe(app)

@@ -26,6 +26,7 @@ from holdfast.apps.server.event_stream import EventStream, event, while_wanted
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import BeatIn, BegunIn, ClaimIn, EndIn, EndsIn, LogIn, PilotIn
 from holdfast.apps.server.problems import Problem
+from holdfast.apps.server.site_routes import note_pilot
 from holdfast.apps.server.submissions import resources_from
 from holdfast.domain.jobs.job_document import Ending, Manifest, Outcome, State, Token
 from holdfast.domain.jobs.specification import Specification
@@ -79,6 +80,8 @@ async def register(desk: TheDesk, who: AnEnroller, body: PilotIn) -> Response:
     )
     if not isinstance(await parts.pilots.put_pilot(pilot, None), Written) and not await _known(desk, name, tenant):
         raise Problem(503, "the pilot could not be stored; register again")
+    if who.secret:
+        await note_pilot(desk, tenant, site, enrolled.launch, name)
     answer = {
         "pilot": name,
         "lease": lease,

@@ -25,7 +25,10 @@ from holdfast.services.follow_jobs import FollowJobs
 from holdfast.services.hold_channels import HoldChannels
 from holdfast.services.keep_beats import KeepBeats
 from holdfast.services.keep_gates import KeepGates
+from holdfast.services.keep_launches import KeepLaunches
 from holdfast.services.keep_rules import KeepRules
+from holdfast.services.keep_sites import KeepSites
+from holdfast.services.measure_demand import MeasureDemand
 from holdfast.services.note_leftovers import NoteLeftovers
 from holdfast.services.open_sessions import OpenSessions
 from holdfast.services.promote_rules import PromoteRules
@@ -81,6 +84,9 @@ class ServerParts:
         self.outputs = ReadOutputs(writer)
         self.sessions = OpenSessions(parts.slips, clock, parts.ids, parts.identity)
         self.enrolments = EnrolPilots(parts.slips, clock, parts.ids)
+        self.sites = KeepSites(parts.slips, clock)
+        self.launches = KeepLaunches(parts.slips, clock)
+        self.demand = MeasureDemand(store, parts.pilots, self.launches, clock)
         self.case_outputs = FindOutputs(store, SharedResults(parts.settings.outputs))
         self.worklets = BindWorklets(parts.slips, parts.flows, choose_worklets(parts))
         self.gates = KeepGates(parts.slips, changed=self.claims.windows.look_anew)
