@@ -1,0 +1,92 @@
+"""Fills `ports.job_spool.JobSpool` with the folder that the sbatch shim writes to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from holdfast.domain.pilots.watched_job import WatchedJob
+
+FORMAT = b"1"
+MOST_WORD = 16_384
+"""Bytes of one word; paths and names are shorter."""
+MOST_TAIL = 32_768
+MOST_JOBS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ShimSpool:
+    """One folder; `new` in it is open to every user, with the sticky bit, so that nobody can take away another's word."""
+
+    folder: Path
+
+    def prepare(self) -> None:
+        """Make what is missing of it."""
+        (self.folder / "new").mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(PermissionError):  # whoever runs it for themselves alone
+            (self.folder / "new").chmod(0o1733 if os.getuid() == 0 else 0o700)
+
+    def jobs(self) -> Sequence[WatchedJob]:
+        found: dict[str, WatchedJob] = {}
+        try:
+            entries = sorted(os.scandir(self.folder / "new"), key=lambda entry: entry.name)[:MOST_JOBS]
+        except FileNotFoundError:
+            return ()
+        for entry in entries:
+            with contextlib.suppress(OSError, ValueError):
+                job = _read(entry.path)
+                found.setdefault(job.id, job)
+        return sorted(found.values(), key=lambda job: (job.since, job.id))
+
+    def settle(self, job: WatchedJob) -> None:
+        for path in (self.folder / "new").glob(f"{job.id}.*"):
+            path.unlink(missing_ok=True)
+
+    def vouch(self, seconds: float) -> None:
+        watch = self.folder / "watch"
+        if seconds <= 0:
+            watch.unlink(missing_ok=True)
+            return
+        draft = self.folder / f".watch.{os.getpid()}"
+        draft.write_text(f"{int(time.time() + seconds)}\n")
+        draft.chmod(0o644)
+        draft.rename(watch)
+
+    def tail(self, path: str, owner: int) -> str:
+        try:
+            # Not through a link, and not a pipe: whoever owns the job chose this path, and we may see more than they do.
+            with _plain(path) as source:
+                known = os.fstat(source.fileno())
+                if known.st_uid != owner:
+                    return ""
+                source.seek(max(0, known.st_size - MOST_TAIL))
+                return source.read(MOST_TAIL).decode(errors="replace")
+        except OSError:
+            return ""
+
+
+def _plain(path: str) -> BinaryIO:
+    """A plain file, opened; `OSError` for anything else."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(f"{path} is no plain file")
+    return os.fdopen(handle, "rb")
+
+
+def _read(path: str) -> WatchedJob:
+    with _plain(path) as source:
+        known = os.fstat(source.fileno())
+        parts = source.read(MOST_WORD).split(b"\0")
+    if parts[0] != FORMAT or len(parts) != 6:
+        raise ValueError(f"{path} is no word of a job")
+    _, job, cluster, directory, case, _ = (part.decode(errors="replace") for part in parts)
+    if not job.isdigit() or not Path(path).name.startswith(f"{job}."):
+        raise ValueError(f"{path} names another job")
+    return WatchedJob(job, cluster, known.st_uid, directory, case[:200], int(known.st_mtime))

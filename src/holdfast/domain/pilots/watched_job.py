@@ -1,0 +1,117 @@
+"""A user's own batch job that left word of itself: what its batch system's word means for it, and what is told of its fault.
+
+It is not ours. The user submitted it and the batch system runs it; Holdfast looks on, says why it failed, and where a rule or a person wants it, has the
+batch system run it once more under the same id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from holdfast.domain.pilots.batch import OVER, BatchId, BatchOutcome, BatchState
+
+GIVEN_UP = frozenset({"CANCELLED", "REVOKED"})
+"""Somebody wanted it so: nothing is to be mended."""
+MENDABLE = frozenset({"memory", "wall", "cpus", "disk"})
+"""Needs that can be changed while a job waits."""
+
+
+class WatchedJob(NamedTuple):
+    """What a job left of itself."""
+
+    id: BatchId
+    cluster: str
+    owner: int
+    """The user's number, by the owner of the file: it cannot be made up."""
+    directory: str
+    case: str
+    """The flow's run it belongs to, if its submitter said so."""
+    since: int
+    """Seconds since 1970."""
+
+    @property
+    def key(self) -> str:
+        """The case under which it is reported: its flow's run, or itself."""
+        return self.case or self.own_key
+
+    @property
+    def own_key(self) -> str:
+        return f"{self.cluster or 'slurm'}-{self.id}"
+
+
+class Fate(StrEnum):
+    """What is to be done about it."""
+
+    GOING = "going"
+    DONE = "done"
+    """It ended well, or somebody cancelled it."""
+    FAILED = "failed"
+    SILENT = "silent"
+    """Nobody says. Absence is no end."""
+
+
+def fate(outcome: BatchOutcome) -> Fate:
+    """What the batch system's word comes to."""
+    if outcome.state is BatchState.UNKNOWN:
+        return Fate.SILENT
+    if outcome.state not in OVER:
+        return Fate.GOING
+    word = outcome.word.split(" ", 1)[0].rstrip("+")
+    if word == "COMPLETED" or word in GIVEN_UP:
+        return Fate.DONE
+    return Fate.FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetails:
+    """What the batch system knows of a job while it remembers it."""
+
+    id: BatchId
+    name: str
+    user: str
+    held: bool
+    """Waiting, and not to start before somebody lets it go."""
+    mark: str
+    """What we wrote on it last; see `BatchSteering.again`."""
+    needs: Mapping[str, int]
+    """Its needs by our names: memory in bytes, wall in seconds, cpus."""
+    logs: tuple[str, ...] = ()
+    """The files that it prints to, errors first."""
+
+
+def evidence(
+    outcome: BatchOutcome, details: JobDetails | None, tail: str, peak_memory: int | None
+) -> dict[str, object]:
+    """What is told of a fault, in the fields of an evidence record."""
+    told: dict[str, object] = {
+        "scheduler": "slurm",
+        "scheduler_state": outcome.word,
+        "scheduler_reason": "; ".join([*([outcome.reason] if outcome.reason else []), *outcome.node_events]),
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "node": ",".join(outcome.nodes),
+        "log_tail": tail,
+        "peak_memory": peak_memory,
+    }
+    if details is not None:
+        told |= {"memory_limit": details.needs.get("memory"), "time_limit": details.needs.get("wall")}
+    if outcome.started is not None and outcome.ended is not None:
+        told["wall_time"] = float(max(0, outcome.ended - outcome.started))
+    return {name: value for name, value in told.items() if value not in (None, "")}
+
+
+def needed(details: JobDetails, wanted: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
+    """The needs of the next try: those of now by a factor, or to an amount, at most so much, never less
+    than now. One that is not known cannot be multiplied."""
+    found: dict[str, int] = {}
+    for name, how in wanted.items():
+        if name not in MENDABLE:
+            continue
+        now = details.needs.get(name)
+        amount = how["to"] if "to" in how else now * how.get("factor", 1.0) if now else None
+        if amount is not None:
+            found[name] = int(max(min(amount, how.get("at_most", amount)), now or 0))
+    return found

@@ -1,0 +1,41 @@
+"""What a batch system can be made to do with a job of a user, under the id it has: hold it, run it once more, let it go.
+
+`Transient`: the batch system did not answer; the same again is harmless. `Permanent`: it refuses, in its own words (it has forgotten the job, or may not run
+it again).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from holdfast.domain.pilots.batch import BatchId
+from holdfast.domain.pilots.watched_job import JobDetails
+
+
+class BatchSteering(Protocol):
+    """The port."""
+
+    async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
+        """Those of the jobs that the batch system still remembers."""
+        ...
+
+    async def peak_memory(self, job: BatchId) -> int | None:
+        """The most memory that a process of it was seen to have, in bytes; None where nobody measured."""
+        ...
+
+    async def allow_again(self, job: BatchId) -> None:
+        """A job that waits or runs may be run again later, if its submitter had ruled that out."""
+        ...
+
+    async def hold(self, job: BatchId) -> None:
+        """It waits under its id, also if it has ended, and does not start before `again`."""
+        ...
+
+    async def again(self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str) -> None:
+        """It runs once more under its id, in so many seconds at the earliest, with these needs. Once for a mark, however often it is asked for."""
+        ...
+
+    async def cancel(self, job: BatchId) -> None:
+        """It is taken out of the queue."""
+        ...

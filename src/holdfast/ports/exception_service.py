@@ -1,0 +1,54 @@
+"""The exception service as an engine sees it: the half of interface X that an engine calls. Repeats are harmless; `Transient` when nobody answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+
+class Answered(NamedTuple):
+    """What is said to an event at once."""
+
+    case: str
+    """Its id with us."""
+    incident: str | None
+    """Wait until it is closed, or until an order says what to do; None: go on."""
+    words: str
+
+
+class Ordered(NamedTuple):
+    """Something to be done, once however often it is told."""
+
+    n: int
+    id: str
+    key: str
+    """The engine's own name of the case."""
+    verb: str
+    item: str
+    wait: int
+    needs: Mapping[str, Mapping[str, float]]
+    incident: str
+    reason: str
+
+
+class News(NamedTuple):
+    """Orders that wait, and which of the incidents that were asked for are closed, with a word each."""
+
+    orders: Sequence[Ordered]
+    closed: Mapping[str, str]
+
+
+class ExceptionService(Protocol):
+    """The port."""
+
+    async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[Answered]:
+        """Report events, in the fields of interface X; one answer each, in their order."""
+        ...
+
+    async def news(self, incidents: Collection[str], *, wait: float) -> News:
+        """Orders for our cases, and what became of incidents; answered at once if there is any, else after so many seconds."""
+        ...
+
+    async def answer(self, order: str, outcome: str, detail: str = "") -> None:
+        """Say what became of an order: ``done`` or ``refused``."""
+        ...

@@ -1,0 +1,188 @@
+"""Looks after users' own batch jobs that left word: says why one failed, and has it run once more where a rule or a person wants that.
+
+What it knows is in the spool, in the batch system and with the exception service. One that is killed and started again reads all three and goes on: a report is
+the same event again, and what was done to a job stands on the job itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from holdfast.domain.pilots.batch import BatchId, BatchOutcome
+from holdfast.domain.pilots.watched_job import Fate, JobDetails, WatchedJob, evidence, fate, needed
+from holdfast.ports.batch import BatchReader
+from holdfast.ports.batch_steering import BatchSteering
+from holdfast.ports.errors import Permanent, PortError
+from holdfast.ports.exception_service import ExceptionService, Ordered
+from holdfast.ports.job_spool import JobSpool
+from holdfast.services.look_again import look_again
+
+AT_ONCE = 1_000
+"""Jobs whose state is asked for together."""
+AGAIN = frozenset({"restart", "redo", "resubmit"})
+GIVE_UP = frozenset({"force-fail", "remove"})
+ONLY_LOOKS = "whoever looks after this job only looks on"
+
+
+class _Reported(NamedTuple):
+    job: WatchedJob
+    item: str
+    case: str
+    incident: str
+
+
+@dataclass(slots=True)
+class MendBatchJobs:
+    """The service. `run` for ever, or `look` once."""
+
+    spool: JobSpool
+    reader: BatchReader
+    steering: BatchSteering
+    service: ExceptionService
+    acting: bool = False
+    """Otherwise it looks on: faults are recorded and explained, and nothing is touched."""
+    hold: bool = False
+    """A fault that no rule answers waits for a person; otherwise it is the user's, as without us."""
+    every: float = 2.0
+    """Seconds between looks."""
+    troubled: Callable[[str], None] = lambda _text: None
+    _reported: dict[BatchId, _Reported] = field(default_factory=dict)
+    _allowed: set[BatchId] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Look for ever. When it ends, jobs are shown as their batch system tells them."""
+        try:
+            await look_again(self.look, self.every, self.troubled)
+        finally:
+            self.spool.vouch(0)
+
+    async def look(self) -> None:
+        """Once: hear of jobs, report what failed, do what is ordered."""
+        if self.acting:
+            self.spool.vouch(max(30.0, 10 * self.every))
+        jobs = {job.id: job for job in self.spool.jobs()}
+        for gone in self._reported.keys() - jobs.keys():
+            del self._reported[gone]
+        self._allowed &= jobs.keys()
+        names = sorted(jobs)
+        for start in range(0, len(names), AT_ONCE):
+            outcomes = await self.reader.outcome(names[start : start + AT_ONCE])
+            await self._judge({jobs[name]: outcomes[name] for name in outcomes})
+        await self._obey(jobs)
+
+    # -- what became of them -----------------------------------------------------------------------------------
+
+    async def _judge(self, outcomes: Mapping[WatchedJob, BatchOutcome]) -> None:
+        failed: dict[WatchedJob, BatchOutcome] = {}
+        for job, outcome in outcomes.items():
+            match fate(outcome):
+                case Fate.GOING:
+                    await self._allow(job)
+                case Fate.DONE:
+                    await self._settle(job, "case-completed")
+                case Fate.FAILED if job.id not in self._reported:
+                    failed[job] = outcome
+                case _:
+                    pass
+        if failed:
+            details = await self.steering.details([job.id for job in failed])
+            for job, outcome in failed.items():
+                await self._report(job, outcome, details.get(job.id))
+
+    async def _allow(self, job: WatchedJob) -> None:
+        if not self.acting or job.id in self._allowed:
+            return
+        self._allowed.add(job.id)
+        try:
+            await self.steering.allow_again(job.id)
+        except Permanent as error:
+            self.troubled(f"job {job.id} could not be run again if it failed: {error}")
+
+    async def _report(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> None:
+        peak = await self.steering.peak_memory(job.id)
+        tails = [self.spool.tail(path, job.owner) for path in details.logs] if details is not None else []
+        name = details.name if details is not None else "job"
+        item = f"{name.replace(':', '-')}:{job.id}"
+        event: dict[str, Any] = {
+            "id": f"{job.own_key}:{outcome.restarts}:{outcome.ended or 0}",
+            "case": job.key,
+            "kind": "item-aborted",
+            "item": item,
+            "flow": name,
+            "owner": details.user if details is not None else str(job.owner),
+            "attempt": outcome.restarts + 1,
+            "evidence": evidence(outcome, details, "\n".join(filter(None, tails)), peak),
+            "otherwise": "hold" if self.hold and self.acting else "go-on",
+        }
+        (answer,) = await self.service.report([event])
+        if answer.incident is None:
+            await self._settle(job, "case-failed")
+            return
+        self._reported[job.id] = _Reported(job, item, answer.case, answer.incident)
+
+    async def _settle(self, job: WatchedJob, kind: str) -> None:
+        """Nothing more comes of it. A case of its own that was ever reported ends with it."""
+        known = self._reported.pop(job.id, None)
+        if known is not None and not job.case:
+            await self.service.report([{"id": f"{job.own_key}:{kind}", "case": job.key, "kind": kind}])
+        self.spool.settle(job)
+
+    # -- what is wanted ----------------------------------------------------------------------------------------
+
+    async def _obey(self, jobs: Mapping[BatchId, WatchedJob]) -> None:
+        waiting = {one.incident: one for one in self._reported.values()}
+        if not waiting:
+            return
+        news = await self.service.news(list(waiting)[:50], wait=0)
+        for order in news.orders:
+            await self._do(order, jobs.get(order.item.rpartition(":")[2]))
+        for incident in news.closed:
+            known = waiting.get(incident)
+            # It may have been ordered to run again just now, or meanwhile by a person.
+            if known is not None and known.job.id in self._reported:
+                outcome = (await self.reader.outcome([known.job.id]))[known.job.id]
+                if fate(outcome) is Fate.FAILED:
+                    await self._settle(known.job, "case-failed")
+                elif fate(outcome) is Fate.GOING:
+                    del self._reported[known.job.id]
+
+    async def _do(self, order: Ordered, job: WatchedJob | None) -> None:
+        """Carry an order out and answer it. What the batch system does not answer now is tried at the next look."""
+        outcome, detail = "done", ""
+        try:
+            if job is None:
+                outcome, detail = "refused", "the job has ended, and nobody looks after it any more"
+            elif not self.acting:
+                outcome, detail = "refused", ONLY_LOOKS
+            elif order.verb in AGAIN:
+                await self._again(order, job)
+            elif order.verb == "suspend":
+                await self.steering.hold(job.id)
+            elif order.verb == "continue":
+                await self.steering.again(job.id, needs={}, wait=0, mark=order.id)
+            elif order.verb in GIVE_UP:
+                await self._give_up(job)
+            else:
+                outcome, detail = "refused", f"a batch system cannot {order.verb}"
+        except Permanent as error:
+            outcome, detail = "refused", str(error)
+        except PortError as error:
+            self.troubled(f"order {order.id} waits: {error}")
+            return
+        await self.service.answer(order.id, outcome, detail)
+
+    async def _again(self, order: Ordered, job: WatchedJob) -> None:
+        details = (await self.steering.details([job.id])).get(job.id)
+        if details is None:
+            raise Permanent("the batch system has forgotten the job; submit it again")
+        await self.steering.again(job.id, needs=needed(details, order.needs), wait=order.wait, mark=order.id)
+        # Its next fault is another one.
+        self._reported.pop(job.id, None)
+
+    async def _give_up(self, job: WatchedJob) -> None:
+        outcome = (await self.reader.outcome([job.id]))[job.id]
+        if fate(outcome) is Fate.GOING:
+            await self.steering.cancel(job.id)
+        await self._settle(job, "case-failed")

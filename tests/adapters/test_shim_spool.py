@@ -1,0 +1,71 @@
+"""The folder that the sbatch shim writes to: only whole words of plain files count, and logs only of whose job it is."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.system.shim_spool import ShimSpool
+from holdfast.domain.pilots.watched_job import WatchedJob
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> ShimSpool:
+    made = ShimSpool(tmp_path)
+    made.prepare()
+    return made
+
+
+def leave(spool: ShimSpool, job: str, *, name: str = "", case: str = "", head: str = "1") -> None:
+    """As the shim does."""
+    (spool.folder / "new" / (name or f"{job}.0.4711")).write_bytes(
+        b"".join(part.encode() + b"\0" for part in (head, job, "", "/home/ann", case))
+    )
+
+
+def test_words_are_read_and_settled(spool: ShimSpool) -> None:
+    assert not spool.jobs()
+    leave(spool, "12")
+    leave(spool, "7", case="run 3")
+    assert {job.id: (job.key, job.owner) for job in spool.jobs()} == {
+        "12": ("slurm-12", os.getuid()),
+        "7": ("run 3", os.getuid()),
+    }
+    spool.settle(WatchedJob("7", "", 0, "", "", 0))
+    assert [job.id for job in spool.jobs()] == ["12"]
+
+
+def test_what_is_no_word_is_passed_over(spool: ShimSpool) -> None:
+    new = spool.folder / "new"
+    leave(spool, "8", head="2")
+    leave(spool, "x;rm", name="9.0.1")
+    leave(spool, "10", name="11.0.1")
+    (new / "12.0.1").write_bytes(b"1\x0012")
+    os.mkfifo(new / "13.0.1")
+    leave(spool, "14", name="other")
+    (new / "14.0.1").symlink_to(new / "other")
+    leave(spool, "15")
+    assert [job.id for job in spool.jobs()] == ["15"]
+
+
+def test_a_watch_says_until_when(spool: ShimSpool) -> None:
+    spool.vouch(60)
+    assert 50 < int((spool.folder / "watch").read_text()) - time.time() <= 61
+    spool.vouch(0)
+    spool.vouch(0)
+    assert not (spool.folder / "watch").exists()
+
+
+def test_only_the_owners_own_plain_file_is_read(spool: ShimSpool, tmp_path: Path) -> None:
+    log = tmp_path / "out"
+    log.write_text("x" * 50_000 + "the end")
+    assert spool.tail(str(log), os.getuid()).endswith("xthe end")
+    assert len(spool.tail(str(log), os.getuid())) == 32_768
+    assert spool.tail(str(log), os.getuid() + 1) == ""
+    (tmp_path / "link").symlink_to(log)
+    os.mkfifo(tmp_path / "pipe")
+    for other in ("link", "pipe", "missing", "new"):
+        assert spool.tail(str(tmp_path / other), os.getuid()) == ""

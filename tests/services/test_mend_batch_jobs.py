@@ -1,0 +1,283 @@
+"""The service that looks after users' own batch jobs, with a fake batch system, spool and exception service (each named one); the real ones are in tests/live."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from holdfast.domain.pilots.batch import BatchId, BatchJob, BatchOutcome, BatchState
+from holdfast.domain.pilots.watched_job import Fate, JobDetails, WatchedJob, evidence, fate, needed
+from holdfast.ports.errors import Transient
+from holdfast.ports.exception_service import Answered, News, Ordered
+from holdfast.services.mend_batch_jobs import ONLY_LOOKS, MendBatchJobs
+
+MIB = 1 << 20
+OOM = BatchOutcome(BatchState.ENDED, "OUT_OF_MEMORY", exit_code=0, signal=9, nodes=("n1",), started=100, ended=130)
+RUNS = BatchOutcome(BatchState.RUNNING, "RUNNING")
+WAITS = BatchOutcome(BatchState.WAITING, "PENDING")
+DONE = BatchOutcome(BatchState.ENDED, "COMPLETED", exit_code=0)
+SILENT = BatchOutcome(BatchState.UNKNOWN)
+
+
+@dataclass
+class FakeSpool:
+    words: dict[str, WatchedJob] = field(default_factory=dict)
+    vouched: float = 0
+
+    def jobs(self) -> Sequence[WatchedJob]:
+        return list(self.words.values())
+
+    def settle(self, job: WatchedJob) -> None:
+        self.words.pop(job.id, None)
+
+    def vouch(self, seconds: float) -> None:
+        self.vouched = seconds
+
+    def tail(self, path: str, owner: int) -> str:
+        return f"the end of {path}"
+
+
+@dataclass
+class FakeBatch:
+    """One Slurm with one job; counts what is done to it."""
+
+    now: BatchOutcome = RUNS
+    known: bool = True
+    away: bool = False
+    done: list[tuple[str, object]] = field(default_factory=list)
+    marks: set[str] = field(default_factory=set)
+
+    async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
+        raise NotImplementedError
+
+    async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
+        return dict.fromkeys(jobs, SILENT if self.away else self.now)
+
+    async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
+        if not self.known:
+            return {}
+        needs = {"memory": 100 * MIB, "wall": 600, "cpus": 1}
+        return {job: JobDetails(job, "align:reads", "ann", False, "", needs, ("/x.err",)) for job in jobs}
+
+    async def peak_memory(self, job: BatchId) -> int | None:
+        return 99 * MIB
+
+    async def allow_again(self, job: BatchId) -> None:
+        self.done.append(("allow", job))
+
+    async def hold(self, job: BatchId) -> None:
+        self.now = WAITS
+        self.done.append(("hold", job))
+
+    async def again(self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str) -> None:
+        if self.away:
+            raise Transient("no answer")
+        if mark in self.marks:
+            return
+        self.marks.add(mark)
+        self.now = replace(WAITS, restarts=self.now.restarts + 1)
+        self.done.append(("again", (dict(needs), wait)))
+
+    async def cancel(self, job: BatchId) -> None:
+        self.done.append(("cancel", job))
+
+
+@dataclass
+class FakeService:
+    """Says what it is told to say."""
+
+    incident: str | None = "i-1"
+    orders: list[Ordered] = field(default_factory=list)
+    closed: dict[str, str] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    answers: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[Answered]:
+        self.events += [dict(one) for one in events]
+        return [Answered("c-1", self.incident, "") for _ in events]
+
+    async def news(self, incidents: Collection[str], *, wait: float) -> News:
+        return News([one for one in self.orders if one.id not in self.answers], self.closed)
+
+    async def answer(self, order: str, outcome: str, detail: str = "") -> None:
+        self.answers[order] = (outcome, detail)
+
+
+def job(name: str = "7", case: str = "") -> WatchedJob:
+    return WatchedJob(name, "", 1000, "/home/ann", case, 50)
+
+
+def order(verb: str = "resubmit", **more: Any) -> Ordered:
+    made = Ordered(1, "o-1", "slurm-7", verb, "align-reads:7", 0, {}, "i-1", "")
+    return made._replace(**more)
+
+
+@dataclass
+class Room:
+    batch: FakeBatch = field(default_factory=FakeBatch)
+    service: FakeService = field(default_factory=FakeService)
+    spool: FakeSpool = field(default_factory=lambda: FakeSpool({"7": job()}))
+
+    def mending(self, *, acting: bool = True, hold: bool = False) -> MendBatchJobs:
+        return MendBatchJobs(self.spool, self.batch, self.batch, self.service, acting=acting, hold=hold)
+
+
+async def test_a_job_that_goes_on_may_be_run_again_and_one_that_is_done_is_settled() -> None:
+    room = Room()
+    mending = room.mending()
+    await mending.look()
+    await mending.look()
+    assert room.batch.done == [("allow", "7")]
+    assert room.spool.vouched >= 30
+    room.batch.now = DONE
+    await mending.look()
+    assert not room.spool.words
+    assert not room.service.events
+
+
+async def test_a_fault_is_reported_once_with_its_evidence_and_mended_under_its_id() -> None:
+    room = Room(FakeBatch(OOM))
+    room.service.orders = [order(needs={"memory": {"factor": 2.0}}, wait=30)]
+    mending = room.mending()
+    await mending.look()
+    (event,) = room.service.events
+    assert (event["kind"], event["case"], event["item"], event["owner"]) == (
+        "item-aborted",
+        "slurm-7",
+        "align-reads:7",
+        "ann",
+    )
+    assert event["evidence"] == {
+        "scheduler": "slurm",
+        "scheduler_state": "OUT_OF_MEMORY",
+        "exit_code": 0,
+        "signal": 9,
+        "node": "n1",
+        "log_tail": "the end of /x.err",
+        "peak_memory": 99 * MIB,
+        "memory_limit": 100 * MIB,
+        "time_limit": 600,
+        "wall_time": 30.0,
+    }
+    assert room.batch.done == [("again", ({"memory": 200 * MIB}, 30))]
+    assert room.service.answers == {"o-1": ("done", "")}
+    assert room.spool.words
+    room.batch.now = DONE
+    await mending.look()
+    assert not room.spool.words
+
+
+async def test_the_second_fault_of_a_job_is_another_event() -> None:
+    room = Room(FakeBatch(OOM))
+    room.service.orders = [order()]
+    mending = room.mending()
+    await mending.look()
+    room.batch.now = replace(OOM, restarts=1, ended=200)
+    await mending.look()
+    assert [one["attempt"] for one in room.service.events] == [1, 2]
+    assert len({one["id"] for one in room.service.events}) == 2
+
+
+async def test_no_rule_and_nobody_asked_leaves_it_to_the_user() -> None:
+    room = Room(FakeBatch(OOM), FakeService(incident=None))
+    await room.mending().look()
+    assert not room.spool.words
+    assert not room.batch.done
+
+
+async def test_who_looks_on_touches_nothing() -> None:
+    room = Room(FakeBatch(RUNS))
+    room.service.orders = [order()]
+    mending = room.mending(acting=False, hold=True)
+    await mending.look()
+    room.batch.now = OOM
+    await mending.look()
+    assert not room.batch.done
+    assert room.spool.vouched == 0
+    assert room.service.events[0]["otherwise"] == "go-on"
+    assert room.service.answers == {"o-1": ("refused", ONLY_LOOKS)}
+
+
+async def test_silence_is_no_end() -> None:
+    room = Room(FakeBatch(away=True))
+    await room.mending().look()
+    assert room.spool.words
+    assert not room.service.events
+
+
+async def test_an_order_waits_for_a_batch_system_that_is_away_and_is_carried_out_once() -> None:
+    room = Room(FakeBatch(OOM))
+    mending = room.mending()
+    await mending.look()
+    room.service.orders = [order()]
+    room.batch.away = True
+    await mending.look()
+    assert not room.service.answers
+    room.batch.away = False
+    room.batch.now = OOM
+    await mending.look()
+    # Killed before it answered: whoever comes next is told the order again.
+    del room.service.answers["o-1"]
+    room.batch.now = replace(OOM, restarts=1, ended=300)
+    await room.mending().look()
+    assert [what for what, _ in room.batch.done].count("again") == 1
+    assert room.service.answers == {"o-1": ("done", "")}
+
+
+async def test_what_slurm_has_forgotten_cannot_be_mended() -> None:
+    room = Room(FakeBatch(OOM, known=False))
+    room.service.orders = [order(item="job:7")]
+    await room.mending().look()
+    outcome, detail = room.service.answers["o-1"]
+    assert outcome == "refused"
+    assert "forgotten" in detail
+
+
+async def test_other_orders() -> None:
+    for verb, done, outcome in (
+        ("suspend", [("hold", "7")], "done"),
+        ("continue", [("again", ({}, 0))], "done"),
+        ("force-fail", [], "done"),
+        ("force-complete", [], "refused"),
+    ):
+        room = Room(FakeBatch(OOM))
+        room.service.orders = [order(verb)]
+        await room.mending().look()
+        assert room.batch.done == done, verb
+        assert room.service.answers["o-1"][0] == outcome, verb
+        assert bool(room.spool.words) is (verb != "force-fail"), verb
+
+
+async def test_an_incident_that_is_closed_without_an_order_is_the_users() -> None:
+    room = Room(FakeBatch(OOM))
+    mending = room.mending(hold=True)
+    await mending.look()
+    assert room.spool.words
+    assert room.service.events[0]["otherwise"] == "hold"
+    room.service.closed = {"i-1": "somebody gave it up"}
+    await mending.look()
+    assert not room.spool.words
+    assert room.service.events[-1]["kind"] == "case-failed"
+
+
+def test_fates() -> None:
+    assert fate(BatchOutcome(BatchState.ENDED, "CANCELLED")) is Fate.DONE
+    assert fate(BatchOutcome(BatchState.LOST, "NODE_FAIL")) is Fate.FAILED
+    assert fate(BatchOutcome(BatchState.ENDED, "TIMEOUT")) is Fate.FAILED
+    assert fate(SILENT) is Fate.SILENT
+
+
+def test_needs_never_shrink_and_keep_to_their_bound() -> None:
+    known = JobDetails("7", "x", "ann", False, "", {"memory": 1000, "wall": 60})
+    assert needed(known, {"memory": {"factor": 3.0, "at_most": 2000}}) == {"memory": 2000}
+    assert needed(known, {"memory": {"factor": 3.0, "at_most": 10}}) == {"memory": 1000}
+    assert needed(known, {"wall": {"to": 90}, "gpus": {"to": 2}, "disk": {"factor": 2.0}}) == {"wall": 90}
+
+
+def test_evidence_leaves_out_what_nobody_knows() -> None:
+    assert evidence(BatchOutcome(BatchState.LOST, "NODE_FAIL", node_events=("n2: DOWN",)), None, "", None) == {
+        "scheduler": "slurm",
+        "scheduler_state": "NODE_FAIL",
+        "scheduler_reason": "n2: DOWN",
+    }
