@@ -49,6 +49,12 @@ def toxiproxy() -> str:
     return address("HOLDFAST_TEST_TOXIPROXY")
 
 
+def slurm() -> str:
+    """The path of the configuration of the Slurm under test, which everyone shares: nobody kills its parts."""
+    address("HOLDFAST_TEST_SLURM")
+    return address("SLURM_CONF")
+
+
 def order(*words: str) -> str:
     """Give ``scripts/servers`` an order, such as ``kill9 opensearch --name three 2``, and get its output."""
     return subprocess.run([SCRIPT, *words], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()

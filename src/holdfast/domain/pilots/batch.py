@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 BatchId = str
 """The batch system's own name of a job, as its commands print and take it."""
@@ -78,9 +79,42 @@ class BatchOutcome:
     """Seconds since 1970, by the batch system's clock."""
     ended: int | None = None
 
+    def as_plain(self) -> dict[str, object]:
+        return {
+            "state": str(self.state),
+            "word": self.word,
+            "reason": self.reason,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "nodes": list(self.nodes),
+            "node_events": list(self.node_events),
+            "restarts": self.restarts,
+            "started": self.started,
+            "ended": self.ended,
+        }
 
-SILENT = BatchOutcome(BatchState.UNKNOWN)
-"""It did not say."""
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> BatchOutcome:
+        """What was written, by this release or another: a state that is not known here is `unknown`."""
+        known = {str(one) for one in BatchState}
+        state = BatchState(data["state"]) if data.get("state") in known else BatchState.UNKNOWN
+        return cls(
+            state,
+            word=str(data.get("word") or ""),
+            reason=str(data.get("reason") or ""),
+            exit_code=data.get("exit_code"),
+            signal=data.get("signal"),
+            nodes=tuple(data.get("nodes") or ()),
+            node_events=tuple(data.get("node_events") or ()),
+            restarts=int(data.get("restarts") or 0),
+            started=data.get("started"),
+            ended=data.get("ended"),
+        )
+
+
+SILENT = BatchOutcome(BatchState.UNKNOWN, reason="the batch system does not answer")
+FORGOTTEN = BatchOutcome(BatchState.UNKNOWN, reason="neither the queue nor the accounting knows it")
+"""Both answered. A controller that is killed forgets the newest jobs; their processes may live for a while."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,126 @@
+"""Programs of the system, each in a process group of its own, so that nothing of one that hangs is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.domain.pilots.pace import Pace, TokenBucket, full, take
+from holdfast.ports.clock import Clock
+from holdfast.ports.commands import Commands, Ran
+from holdfast.ports.errors import Permanent, Transient
+
+MOST_READ = 16 * 1024 * 1024
+"""Bytes of one stream; a queue of 10⁵ jobs is smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemCommands:
+    """Runs them as they are asked for."""
+
+    most: int = MOST_READ
+
+    async def run(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        given: str = "",
+        seconds: float = 30.0,
+    ) -> Ran:
+        """As the port says."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+            )
+        except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+            raise Permanent(f"{command[0]}: {error.strerror}") from error
+        except OSError as error:
+            raise Transient(f"{command[0]} could not be started: {error.strerror}") from error
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._talk(process, given.encode())
+        except TimeoutError as error:
+            raise Transient(f"{command[0]} did not end within {seconds:g} seconds") from error
+        finally:
+            await _end(process)
+
+    async def _talk(self, process: asyncio.subprocess.Process, given: bytes) -> Ran:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - all are pipes
+        told = asyncio.create_task(_tell(process.stdin, given))
+        try:
+            out, err = await asyncio.gather(_read(process.stdout, self.most), _read(process.stderr, self.most))
+            await told
+        finally:
+            told.cancel()
+        return Ran(await process.wait(), out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+async def _tell(stream: asyncio.StreamWriter, given: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        stream.write(given)
+        await stream.drain()
+        stream.close()
+        await stream.wait_closed()
+
+
+async def _read(stream: asyncio.StreamReader, most: int) -> bytes:
+    parts: list[bytes] = []
+    left = most
+    while part := await stream.read(65536):
+        left -= len(part)
+        if left < 0:
+            raise Transient(f"a command said more than {most:,} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Nothing of it is left: also not when the asker went away, or when it left a child behind that holds the pipe."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+@dataclass(slots=True)
+class PacedCommands:
+    """Runs them no faster than a pace, and so many at most side by side."""
+
+    commands: Commands
+    clock: Clock
+    pace: Pace
+    beside: int = 4
+    waited: float = 0.0
+    """Seconds that askers were held back in all."""
+    _bucket: TokenBucket | None = None
+    _room: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._room = asyncio.Semaphore(self.beside)
+
+    async def run(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        given: str = "",
+        seconds: float = 30.0,
+    ) -> Ran:
+        """As the port says, when it is its turn."""
+        now = self.clock.monotonic()
+        self._bucket, wait = take(self._bucket or full(self.pace, now=now), now=now)
+        if wait > 0:
+            self.waited += wait
+            await asyncio.sleep(wait)
+        async with self._room:
+            return await self.commands.run(command, environment=environment, given=given, seconds=seconds)
