@@ -38,6 +38,7 @@ FLOORS = {
     "unseen_infra_b": Floor(right=0.92, sure_and_wrong=0.0, retry=0.75),
     "unseen_infra_d": Floor(right=0.97, sure_and_wrong=0.0, retry=0.85),
     "unseen_mixed_f": Floor(right=0.96, sure_and_wrong=0.0, retry=0.68),
+    "unseen_mixed_g": Floor(right=0.96, sure_and_wrong=0.0, retry=0.70),
     "unseen_programs_a": Floor(right=0.92, sure_and_wrong=0.0, retry=0.90),
     "unseen_programs_c": Floor(right=0.95, sure_and_wrong=0.0, retry=0.85),
     "unseen_programs_e": Floor(right=0.97, sure_and_wrong=0.0, retry=0.90),
