@@ -28,7 +28,7 @@ class WorkFolder:
         while self._lock is None:
             # Another pilot that clears up may take the lock first, and the folder with it: make another.
             self.path = tempfile.mkdtemp(prefix="pilot-", dir=os.path.realpath(shared))
-            self._lock = _try_lock(self.path, new=True)
+            self._lock = try_lock(self.path, new=True)
         self.spool = self._make("spool")
         self._jobs = self._make("jobs")
         self._logs = self._make("logs")
@@ -56,7 +56,7 @@ class WorkFolder:
         """Take away a claim's working folder and log; gives why the folder is still there."""
         with contextlib.suppress(OSError):
             os.unlink(self.log_path(claim))
-        return _remove(os.path.join(self._jobs, claim))
+        return remove_folder(os.path.join(self._jobs, claim))
 
     def adopt_leftovers(self) -> list[str]:
         """Clear the folders of dead pilots; gives the undelivered ends found there, now in our spool."""
@@ -64,14 +64,14 @@ class WorkFolder:
         shared = os.path.dirname(self.path)
         for name in sorted(os.listdir(shared)):
             folder = os.path.join(shared, name)
-            if not name.startswith("pilot-") or folder == self.path or not _is_ours(folder):
+            if not name.startswith("pilot-") or folder == self.path or not is_ours(folder):
                 continue
-            lock = _try_lock(folder)
+            lock = try_lock(folder)
             if lock is None:
                 continue
             try:
                 ends += self._adopt_spool(os.path.join(folder, "spool"))
-                _remove(folder)
+                remove_folder(folder)
             finally:
                 os.close(lock)
         return ends
@@ -90,16 +90,16 @@ class WorkFolder:
         """Take the folder away, unless ends are still in its spool."""
         if os.listdir(self.spool):
             log.warning("ends that were not delivered stay in %s", self.spool)
-            _remove(self._jobs)
-            _remove(self._logs)
+            remove_folder(self._jobs)
+            remove_folder(self._logs)
         else:
-            _remove(self.path)
+            remove_folder(self.path)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
 
-def _is_ours(folder: str) -> bool:
+def is_ours(folder: str) -> bool:
     """Whether it is a folder of this user, and no link to one."""
     try:
         about = os.lstat(folder)
@@ -108,7 +108,7 @@ def _is_ours(folder: str) -> bool:
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
 
 
-def _try_lock(folder: str, *, new: bool = False) -> int | None:
+def try_lock(folder: str, *, new: bool = False) -> int | None:
     """The descriptor that holds the folder's lock, or none when someone else has it.
 
     A folder without a lock file is being made by its owner, or already cleared: only the owner may add one.
@@ -126,7 +126,7 @@ def _try_lock(folder: str, *, new: bool = False) -> int | None:
     return descriptor
 
 
-def _remove(path: str) -> OSError | None:
+def remove_folder(path: str) -> OSError | None:
     """Take a folder away, also one whose payload took its own rights away; gives why it is still there."""
     try:
         os.rmdir(path)

@@ -1,0 +1,99 @@
+"""Reading a file from the cache of a pilot on another host of the site; checked by its digest while it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import os
+from typing import BinaryIO
+from urllib.parse import quote, urlsplit
+
+_TIMEOUT = 15.0
+_PIECE = 1 << 20
+_TRIES = 3
+
+
+class PeerError(Exception):
+    """The other pilot did not serve the file; another source may."""
+
+
+def fetch_peer(
+    url: str, ticket: str, name: str, target: str, *, sha256: str | None = None, size: int | None = None
+) -> tuple[int, str]:
+    """Bring a file to its target; gives its size and SHA-256. Raises PeerError."""
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname or not parts.port:
+        raise PeerError(f"{url!r} is not the address of a pilot")
+    draft = target + ".peer"
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(draft, "wb", buffering=0) as sink:
+            reading = _Reading(parts.hostname, parts.port, ticket, name, sink)
+            reading.run()
+        found = reading.digest.hexdigest()
+        wrong = found != reading.tag or (sha256 is not None and found != sha256)
+        if wrong or (size is not None and reading.done != size):
+            raise PeerError("what came is not the file that was asked for")
+        os.rename(draft, target)
+    except OSError as error:
+        raise PeerError(str(error)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+    return reading.done, found
+
+
+class _Reading:
+    """One file on its way; one that breaks off is gone on with from where it was."""
+
+    def __init__(self, host: str, port: int, ticket: str, name: str, sink: BinaryIO) -> None:
+        self._host = host
+        self._port = port
+        self._ticket = ticket
+        self._name = name
+        self._sink = sink
+        self.digest = hashlib.sha256()
+        self.done = 0
+        self.tag = ""  # the digest that the other pilot announced
+
+    def run(self) -> None:
+        for left in range(_TRIES - 1, -1, -1):
+            begun = self.done
+            try:
+                total = self._read_on()
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                if not left or self.done == begun:
+                    raise PeerError(f"{type(error).__name__}: {error}") from error
+            else:
+                if self.done >= total:
+                    return
+        raise PeerError(f"it broke off after {self.done} bytes")
+
+    def _read_on(self) -> int:
+        """Read until the answer ends; gives the size of the whole."""
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT)
+        try:
+            headers = {"Authorization": f"Ticket {self._ticket}"}
+            if self.done:
+                headers["Range"] = f"bytes={self.done}-"
+            connection.request("GET", f"/file?name={quote(self._name, safe='')}", headers=headers)
+            answer = connection.getresponse()
+            if answer.status != (206 if self.done else 200):
+                raise PeerError(f"it answered {answer.status}")
+            tag = (answer.getheader("ETag") or "").strip('"')
+            if self.tag not in ("", tag):
+                raise PeerError("its file is another one now")
+            self.tag = tag
+            total = self.done + int(answer.getheader("Content-Length") or 0)
+            while True:
+                piece = answer.read(_PIECE)
+                if not piece:
+                    return total
+                self.digest.update(piece)
+                self.done += len(piece)
+                left = memoryview(piece)
+                while left:
+                    left = left[self._sink.write(left) :]
+        finally:
+            connection.close()
