@@ -12,13 +12,18 @@ import tempfile
 import threading
 
 from holdfast_pilot import __version__, libc
+from holdfast_pilot.announcement import announce
+from holdfast_pilot.control_group import usable_memory
+from holdfast_pilot.environment import Place, look_around
 from holdfast_pilot.payload import Surroundings
 from holdfast_pilot.pilot import EnrolmentRefusedError, Pilot, Settings
+from holdfast_pilot.server_link import ServerRing
 
 log = logging.getLogger("holdfast_pilot")
 
 _TOKEN_VARIABLE = "HOLDFAST_ENROL_TOKEN"  # noqa: S105 - the name of the variable, not what is in it
 _SECRET_VARIABLE = "HOLDFAST_ENROLMENT"  # noqa: S105
+UNFIT = 3
 _SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
@@ -82,6 +87,30 @@ def _parser() -> argparse.ArgumentParser:
         help="how long a server may hold a claim request (20)",
     )
     add("--end-wait", type=float, default=60.0, metavar="S", help="how long to deliver the last ends (60)")
+    add(
+        "--needs",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a program that must be on the PATH; may be repeated",
+    )
+    add(
+        "--check",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a program that says by a bad exit code that this machine is not fit; may be repeated",
+    )
+    add("--check-wait", type=float, default=60.0, metavar="S", help="how long such a program may take (60)")
+    add("--space", type=int, default=64 << 20, metavar="BYTES", help="what must be free in --work (64 MiB)")
+    add("--clock-skew", type=float, default=300.0, metavar="S", help="how far the clock may be off the server's (300)")
+    add(
+        "--server-wait",
+        type=float,
+        default=120.0,
+        metavar="S",
+        help="how long to wait for a first server that answers (120)",
+    )
     add("--max-jobs", type=int, metavar="N", help="end after N jobs")
     add("--idle-exit", type=float, metavar="S", help="end after S seconds without work")
     add("--version", action="version", version=__version__)
@@ -114,31 +143,59 @@ def _resources(arguments: argparse.Namespace, work: str) -> dict[str, int]:
     disk = os.statvfs(work)
     return {
         "cpus": arguments.cpus or len(os.sched_getaffinity(0)),
-        "memory": arguments.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory": arguments.memory or usable_memory(),
         "disk": arguments.disk or disk.f_bavail * disk.f_frsize,
         "gpus": arguments.gpus,
     }
 
 
-def _ready_folder(path: str) -> str:
-    """Make a folder and see that it can be written, before any job is claimed that would need it."""
-    os.makedirs(path, exist_ok=True)
-    with tempfile.TemporaryFile(dir=path) as probe:
-        probe.write(b"holdfast")
-    return os.path.realpath(path)
+def _work(arguments: argparse.Namespace) -> str:
+    """The work folder; in one place for all pilots of this user unless another is given."""
+    own = os.path.join(tempfile.gettempdir(), f"holdfast-pilot-{os.getuid()}")
+    return os.path.realpath(arguments.work or own)
+
+
+def _place(arguments: argparse.Namespace) -> Place:
+    return Place(
+        ring=ServerRing(arguments.server, arguments.ca_file),
+        work=_work(arguments),
+        outputs=os.path.realpath(arguments.outputs),
+        memory=arguments.memory,
+        space=arguments.space,
+        needs=arguments.needs,
+        scripts=arguments.check,
+        script_seconds=arguments.check_wait,
+        skew=arguments.clock_skew,
+        server_wait=arguments.server_wait,
+    )
+
+
+def _unfit(arguments: argparse.Namespace, token: str) -> bool:
+    """Look at this machine; when it is not fit to run jobs, say so here and to the servers."""
+    place = _place(arguments)
+    findings = look_around(place)
+    for finding in findings:
+        print(f"holdfast-pilot: this machine is not fit to run jobs: {finding}", file=sys.stderr)  # noqa: T201
+    if findings:
+        told = {
+            "host": arguments.host,
+            "site": arguments.site,
+            "batch_job": arguments.batch_job,
+            "launch": arguments.launch,
+            "version": __version__,
+        }
+        announce(place.ring, token, told, findings)
+    return bool(findings)
 
 
 def _settings(arguments: argparse.Namespace, token: str) -> Settings:
-    own_work = os.path.join(tempfile.gettempdir(), f"holdfast-pilot-{os.getuid()}")
-    work = _ready_folder(arguments.work or own_work)
-    if os.stat(work).st_uid != os.getuid():
-        raise PermissionError(f"{work} belongs to someone else")
+    work = _work(arguments)
     return Settings(
         servers=arguments.server,
         enrol_token=token,
         enrolment_file=arguments.enrolment_file,
         launch=arguments.launch,
-        outputs=_ready_folder(arguments.outputs),
+        outputs=os.path.realpath(arguments.outputs),
         work=work,
         host=arguments.host,
         site=arguments.site,
@@ -166,7 +223,7 @@ def _await_signals(pilot: Pilot) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run a pilot; 0 after a good end, 1 when ends are undelivered, 2 when it could not begin."""
+    """Run a pilot; 0 after a good end, 1 when ends are undelivered, 2 when it could not begin, 3 when a check failed."""
     libc.forbid_dumps()
     arguments = _parser().parse_args(words)
     logging.basicConfig(
@@ -176,6 +233,8 @@ def main(words: list[str] | None = None) -> int:
     )
     try:
         token = _enrol_token(arguments)
+        if _unfit(arguments, token):
+            return UNFIT
         pilot = Pilot(_settings(arguments, token))
     except (OSError, ValueError) as error:
         print(f"holdfast-pilot: {error}", file=sys.stderr)  # noqa: T201

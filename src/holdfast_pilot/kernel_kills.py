@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import functools
 
+from holdfast_pilot.control_group import group_files
+
 
 def oom_kills() -> int | None:
     """The count so far; nothing where the kernel does not tell it."""
     path = _counter()
-    if path is None:
-        return None
+    return None if path is None else kills_in(path)
+
+
+def kills_in(path: str) -> int | None:
+    """The count in a file of a control group."""
     try:
         with open(path, encoding="ascii", errors="replace") as source:
             for line in source:
@@ -27,28 +32,4 @@ def oom_kills() -> int | None:
 @functools.lru_cache(maxsize=1)
 def _counter() -> str | None:
     """The file with the count: of version 2 of control groups, or of version 1."""
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as source:
-            lines = [line.rstrip("\n").split(":", 2) for line in source]
-    except OSError:
-        return None
-    for _, kinds, path in (line for line in lines if len(line) == 3):
-        for place in _places(kinds, path):
-            try:
-                with open(place, encoding="ascii", errors="replace"):
-                    return place
-            except OSError:
-                continue
-    return None
-
-
-def _places(kinds: str, path: str) -> list[str]:
-    # Inside a container the group's own path is not there, and its root is what we are in.
-    if kinds == "":
-        return [f"/sys/fs/cgroup{path.rstrip('/')}/memory.events", "/sys/fs/cgroup/memory.events"]
-    if "memory" in kinds.split(","):
-        return [
-            f"/sys/fs/cgroup/memory{path.rstrip('/')}/memory.oom_control",
-            "/sys/fs/cgroup/memory/memory.oom_control",
-        ]
-    return []
+    return next(iter(group_files("memory.events", "memory.oom_control")), None)

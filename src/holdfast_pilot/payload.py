@@ -136,12 +136,12 @@ class Surroundings:
 
     grace: float = 10.0
     log_cap: int = LOG_CAP
-    inherited: dict[str, str] = field(
-        default_factory=lambda: {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": os.environ.get("HOME", "/"),
-        }
-    )
+    inherited: dict[str, str] = field(default_factory=lambda: clean_variables())
+
+
+def clean_variables() -> dict[str, str]:
+    """What of the pilot's environment may pass to others."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": os.environ.get("HOME", "/")}
 
 
 def as_text(value: object) -> str:

@@ -86,3 +86,31 @@ async def test_a_pilot_enrols_by_its_secret_and_no_payload_finds_it(
         assert first.process.poll() is None
         (known,) = await house.pilots()
         assert known["state"] == "alive"
+
+
+@pytest.mark.ledger("P3-02")
+async def test_a_failed_check_ends_the_pilot_and_touches_no_job(
+    own_domain: Domain, tenant: str, tmp_path: Path
+) -> None:
+    """Section IV: if something is missing that a job needs, the pilot announces the error and ends itself; it is never registered."""
+    async with house_of(own_domain, tenant, tmp_path) as house:
+        job = await submit_one(house.person)
+        script = tmp_path / "own-check"
+        script.write_text("#!/bin/sh\necho looking\necho the software area is not mounted >&2\nexit 7\n")
+        script.chmod(0o700)
+        secret = await house.secret(launch="l-1")
+        options = {"secret": secret, "launch": "l-1", "check": str(script), "needs": "no-such-program"}
+        pilot = house.pilot(**options, host="node9")
+        assert await house.gone(pilot) == 3
+        said = house.said(pilot)
+        assert "this machine is not fit to run jobs: commands: not on the PATH: no-such-program" in said
+        assert "site-check: own-check gave 7: the software area is not mounted" in said
+        assert secret not in said
+        (alert,) = (await house.person.get("/v1/alerts")).json()["alerts"]
+        assert (alert["alert"], alert["host"], alert["launch"]) == ("failed-checks", "node9", "l-1")
+        assert alert["checks"] == ["commands", "site-check"]
+        assert await house.pilots() == []
+        shown = await read(house.person, job)
+        assert (shown["state"], shown["attempt"]) == ("available", 0)
+        house.pilot(secret=await house.secret(), needs="sh")
+        assert (await house.ended(job))["attempt"] == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast_pilot import kernel_kills
+from holdfast_pilot.control_group import group_files, memory_limit
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,29 @@ def test_no_count_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert kernel_kills.oom_kills() is None
 
 
-def test_where_it_is_kept() -> None:
-    assert kernel_kills._places("", "/slurm/job_7")[0] == "/sys/fs/cgroup/slurm/job_7/memory.events"
-    assert kernel_kills._places("cpu,memory", "/a/")[0] == "/sys/fs/cgroup/memory/a/memory.oom_control"
-    assert kernel_kills._places("cpuset", "/a") == []
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("0::/slurm/job_7\n", "slurm/job_7/memory.events"),
+        ("4:cpu,memory:/a/\n", "memory/a/memory.oom_control"),
+        ("0::/not/seen/in/a/container\n", "memory.events"),
+        ("3:cpuset:/a\n", None),
+    ],
+)
+def test_where_it_is_kept(tmp_path: Path, line: str, expected: str | None) -> None:
+    (tmp_path / "proc").write_text(line)
+    for place in ("slurm/job_7/memory.events", "memory/a/memory.oom_control", "memory.events"):
+        (tmp_path / "root" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "root" / place).touch()
+    found = group_files("memory.events", "memory.oom_control", proc=str(tmp_path / "proc"), root=str(tmp_path / "root"))
+    assert found[:1] == ([str(tmp_path / "root" / expected)] if expected else [])
+
+
+def test_the_memory_limit_is_the_least_of_all_groups_above(tmp_path: Path) -> None:
+    (tmp_path / "proc").write_text("0::/job_7/step_0\n")
+    root = tmp_path / "root"
+    (root / "job_7" / "step_0").mkdir(parents=True)
+    (root / "job_7" / "step_0" / "memory.max").write_text("max\n")
+    assert memory_limit(proc=str(tmp_path / "proc"), root=str(root)) is None
+    (root / "job_7" / "memory.max").write_text(f"{1 << 30}\n")
+    assert memory_limit(proc=str(tmp_path / "proc"), root=str(root)) == 1 << 30

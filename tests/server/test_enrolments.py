@@ -95,3 +95,48 @@ async def test_who_may_make_one(local: RunningServer, tenant: str) -> None:
         problem(await local.person("site", tenant=tenant).post("/v1/enrolments", json=wrong), 422)
     noted = (await local.person("operator", tenant=tenant).get("/v1/audit")).json()
     assert "enrol" in str(noted)
+
+
+def unfit(**body: Any) -> dict[str, Any]:
+    findings = [{"check": "commands", "words": "not on the PATH: xrdcp"}]
+    return {"host": "node9", "site": "cluster", "launch": "l-1", "nonce": "n" * 32, "findings": findings} | body
+
+
+async def alerts(server: RunningServer, tenant: str) -> list[dict[str, Any]]:
+    await server.refresh()
+    found: list[dict[str, Any]] = (await server.person("viewer", tenant=tenant).get("/v1/alerts")).json()["alerts"]
+    return [one for one in found if one["alert"] == "failed-checks"]
+
+
+@pytest.mark.ledger("P3-02")
+async def test_a_machine_that_is_not_fit_is_told_once(server: RunningServer, other: RunningServer, tenant: str) -> None:
+    """The launch is over by that: its secret lets nobody in any more."""
+    bearer = await secret(server, tenant)
+    for one in (server, other):
+        answer = await one.client(bearer).post("/v1/pilots/failed-checks", json=unfit())
+        assert answer.status_code == 201, answer.text
+    (alert,) = await alerts(server, tenant)
+    assert (alert["host"], alert["launch"], alert["checks"]) == ("node9", "l-1", ["commands"])
+    assert "node9 ended before it took any job: commands: not on the PATH: xrdcp" in alert["words"]
+    problem(await register(server, bearer), 401)
+    problem(await server.client(bearer).post("/v1/pilots/failed-checks", json=unfit(nonce="m" * 32)), 401)
+
+
+async def test_a_secret_made_by_hand_stays_good(local: RunningServer, tenant: str) -> None:
+    bearer = await secret(local, tenant, launch="")
+    for number in ("1", "2"):
+        told = await local.client(bearer).post("/v1/pilots/failed-checks", json=unfit(nonce=number * 32, launch=""))
+        assert told.status_code == 201
+    assert len(await alerts(local, tenant)) == 2
+    assert (await register(local, bearer)).status_code == 201
+    problem(await local.client(bearer).post("/v1/pilots/failed-checks", json=unfit(launch="")), 401)
+
+
+async def test_what_is_no_announcement(local: RunningServer, tenant: str) -> None:
+    enroller = local.person("enrol", tenant=tenant)
+    assert (await enroller.post("/v1/pilots/failed-checks", json=unfit())).status_code == 201
+    for wrong in (unfit(findings=[]), unfit(nonce="short"), unfit(host=""), unfit(more=1)):
+        problem(await enroller.post("/v1/pilots/failed-checks", json=wrong), 422)
+    told = {"check": "site-check", "words": "token=abcdefgh12345678"}
+    assert (await enroller.post("/v1/pilots/failed-checks", json=unfit(findings=[told], nonce="x" * 20))).is_success
+    assert "abcdefgh12345678" not in str(await alerts(local, tenant))

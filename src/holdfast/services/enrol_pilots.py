@@ -7,7 +7,7 @@ was lost asks again with the same number and finds its own name there, whichever
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from holdfast.domain.pilots.enrolment import (
     LONGEST,
@@ -17,8 +17,8 @@ from holdfast.domain.pilots.enrolment import (
     Newcomer,
     NotGood,
     digest,
+    give_up,
     redeem,
-    standing,
 )
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.errors import Permanent, Transient
@@ -26,6 +26,14 @@ from holdfast.ports.job_store import Written
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
 
 KIND = "enrolment"
+
+
+class Decide(Protocol):
+    """What becomes of an enrolment when a pilot comes with its secret."""
+
+    def __call__(self, enrolment: Enrolment, who: Newcomer, *, now: int) -> Enrolment | NotGood | ForAnother: ...
+
+
 TRIES = 5
 
 
@@ -57,27 +65,26 @@ class EnrolPilots:
 
     async def redeem(self, secret: str, who: Newcomer) -> Enrolment | NotGood | ForAnother:
         """Let a pilot in; the answer carries its name, an earlier one when it asks again. `Transient`: unsure, ask again."""
+        return await self._use(secret, who, redeem)
+
+    async def give_up(self, secret: str, who: Newcomer) -> Enrolment | NotGood | ForAnother:
+        """Hear a pilot out whose machine is not fit; it is not let in."""
+        return await self._use(secret, who, give_up)
+
+    async def _use(self, secret: str, who: Newcomer, decide: Decide) -> Enrolment | NotGood | ForAnother:
         for _ in range(TRIES):
             stored = await self._get(secret)
             if stored is None:
                 return NotGood()
             before = Enrolment.from_plain(stored.slip.tenant, stored.slip.body)
-            after = redeem(before, who, now=self.clock.now())
+            after = decide(before, who, now=self.clock.now())
             if not isinstance(after, Enrolment) or after == before:
                 return after
             (written,) = await self.slips.put([(_slip(secret, after), stored.version)])
             if isinstance(written, Written):
                 return after
-            # Refused or unsure: whoever stands there now was let in, and that may be this pilot.
+            # Refused or unsure: whoever stands there now has used it, and that may be this pilot.
         raise Transient("the store did not say clearly who used the enrolment secret; ask again")
-
-    async def look(self, secret: str, *, site: str, launch: str) -> Enrolment | NotGood | ForAnother:
-        """What a secret stands for, without using it up."""
-        stored = await self._get(secret)
-        if stored is None:
-            return NotGood()
-        enrolment = Enrolment.from_plain(stored.slip.tenant, stored.slip.body)
-        return standing(enrolment, site=site, launch=launch, now=self.clock.now()) or enrolment
 
     async def _get(self, secret: str) -> StoredSlip | None:
         name = _name(secret)

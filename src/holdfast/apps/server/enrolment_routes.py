@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from holdfast.apps.server.answers import EnrolmentOut, errors
-from holdfast.apps.server.desk import Desk, Enroller, SiteCaller, TheDesk
+from holdfast.apps.server.answers import EnrolmentOut, NothingOut, errors
+from holdfast.apps.server.desk import AnEnroller, Desk, Enroller, SiteCaller, TheDesk
 from holdfast.apps.server.job_routes import json_answer
-from holdfast.apps.server.models import EnrolmentIn, PilotIn
+from holdfast.apps.server.models import EnrolmentIn, FailedChecksIn, PilotIn
 from holdfast.apps.server.problems import Problem
-from holdfast.domain.pilots.enrolment import Enrolment, ForAnother, Newcomer, NotGood
+from holdfast.domain.pilots.enrolment import Enrolment, ForAnother, Newcomer, NotGood, digest
 from holdfast.formats.job_public import time_text
 from holdfast.ports.identity import Role
+from holdfast.services.note_failed_checks import UnfitMachine
 
 router = APIRouter(tags=["pilots"])
 REFUSED = "this enrolment secret was used, has expired, or never was"
@@ -27,6 +28,26 @@ async def enrolment(desk: TheDesk, who: SiteCaller, body: EnrolmentIn) -> Respon
         tenant=who.tenant, site=body.site, launch=body.launch, by=who.subject, seconds=body.seconds
     )
     return json_answer({"secret": made.text, "expires": time_text(made.expires)}, 201)
+
+
+@router.post("/v1/pilots/failed-checks", status_code=201, response_model=NothingOut, responses=errors(body=True))
+async def failed_checks(desk: TheDesk, who: AnEnroller, body: FailedChecksIn) -> Response:
+    """A pilot found its machine not fit to run jobs and ends, before it was given any."""
+    site, tenant = body.site or "local", who.tenant
+    if who.secret:
+        newcomer = Newcomer("", body.nonce, body.site, body.launch)
+        enrolled = good(await desk.services.enrolments.give_up(who.secret, newcomer))
+        site, tenant = enrolled.site, enrolled.tenant
+    unfit = UnfitMachine(
+        tenant,
+        site,
+        body.host,
+        body.launch,
+        body.batch_job or "",
+        tuple((one.check, one.words) for one in body.findings),
+    )
+    await desk.services.failed_checks.note(unfit, event=digest(body.nonce))
+    return json_answer({}, 201)
 
 
 async def let_in(desk: Desk, who: Enroller, name: str, body: PilotIn) -> Enrolment:

@@ -118,6 +118,11 @@ class ForceIn(Model):
     reason: Annotated[Reason, Field(min_length=1)]
 
 
+Launch = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9._:-]*$")]
+Nonce = Annotated[str, Field(min_length=16, max_length=128, pattern=r"^[A-Za-z0-9_-]+$")]
+"""A random number that a pilot made: with it, it may ask again."""
+
+
 class PilotIn(Model):
     host: Name
     site: Annotated[str, Field(max_length=64), AfterValidator(_name)] = ""
@@ -126,13 +131,28 @@ class PilotIn(Model):
     time_left: float | None = Field(default=None, ge=0, le=1e9)
     batch_job: Annotated[Name, Field(max_length=200)] | None = None
     version: Annotated[str, Field(max_length=64), AfterValidator(_name)] = ""
-    launch: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9._:-]*$")] = ""
-    nonce: Annotated[str, Field(min_length=16, max_length=128, pattern=r"^[A-Za-z0-9_-]+$")] | None = None
+    launch: Launch = ""
+    nonce: Nonce | None = None
+
+
+class FindingIn(Model):
+    check: Annotated[Name, Field(max_length=64)]
+    words: Annotated[str, Field(max_length=500), AfterValidator(_name)]
+
+
+class FailedChecksIn(Model):
+    host: Name
+    site: Annotated[str, Field(max_length=64), AfterValidator(_name)] = ""
+    batch_job: Annotated[Name, Field(max_length=200)] | None = None
+    launch: Launch = ""
+    version: Annotated[str, Field(max_length=64), AfterValidator(_name)] = ""
+    nonce: Nonce
+    findings: list[FindingIn] = Field(min_length=1, max_length=32)
 
 
 class EnrolmentIn(Model):
     site: Word
-    launch: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9._:-]*$")] = ""
+    launch: Launch = ""
     seconds: int = Field(default=3600, ge=1, le=LONGEST)
 
 

@@ -29,6 +29,7 @@ from holdfast.services.keep_launches import KeepLaunches
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.keep_sites import KeepSites
 from holdfast.services.measure_demand import MeasureDemand
+from holdfast.services.note_failed_checks import NoteFailedChecks
 from holdfast.services.note_leftovers import NoteLeftovers
 from holdfast.services.open_sessions import OpenSessions
 from holdfast.services.promote_rules import PromoteRules
@@ -87,6 +88,7 @@ class ServerParts:
         self.sites = KeepSites(parts.slips, clock)
         self.launches = KeepLaunches(parts.slips, clock)
         self.demand = MeasureDemand(store, parts.pilots, self.launches, clock)
+        self.failed_checks = NoteFailedChecks(store, clock)
         self.case_outputs = FindOutputs(store, SharedResults(parts.settings.outputs))
         self.worklets = BindWorklets(parts.slips, parts.flows, choose_worklets(parts))
         self.gates = KeepGates(parts.slips, changed=self.claims.windows.look_anew)

@@ -31,13 +31,14 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,255}\b|\bgithub_pat_[A-Za-z0-9_]{20,255}\b|\bglpat-[A-Za-z0-9_-]{16,64}"), GONE),
     (re.compile(r"\bxox[abprs]-[A-Za-z0-9-]{10,250}|\bhf_[A-Za-z0-9]{20,64}\b|\bsk-[A-Za-z0-9_-]{20,250}|\bAIza[A-Za-z0-9_-]{30,50}"), GONE),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{4,4000}(?:\.[A-Za-z0-9_-]{0,4000})?"), GONE),
+    (re.compile(r"\bhfe-[0-9a-f]{16,128}"), GONE),
     # NAME_TOKEN=…, "password": "…", --password …
     (re.compile(rf"(?i)(?<![A-Za-z0-9])({_NAME}[\"']?\s{{0,4}}(?:=|:(?!//))\s{{0,4}}){_KEEP}{_VALUE}"), rf"\1{GONE}"),
     (re.compile(rf"(?i)((?:^|\s)--?(?:password|passwd|token|secret|api-key|access-key|secret-key)\s{{1,4}}){_KEEP}(?!-){_VALUE}"), rf"\1{GONE}"),
 )  # fmt: skip
 _HINTS = (
     "token", "secret", "passw", "pwd", "passphrase", "key", "credential", "authorization", "cookie", "bearer", "basic", "://", "sig", "akia", "asia",
-    "agpa", "aida", "aroa", "anpa", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat", "glpat", "xox", "hf_", "sk-", "aiza", "eyj",
+    "agpa", "aida", "aroa", "anpa", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat", "glpat", "xox", "hf_", "sk-", "aiza", "eyj", "hfe-",
 )  # fmt: skip
 
 

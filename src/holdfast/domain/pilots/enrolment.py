@@ -33,8 +33,9 @@ class Enrolment:
     pilot: str = ""
     """Who was let in; empty while nobody was."""
     nonce: str = ""
-    """The digest of that pilot's number."""
+    """The digest of the number of the pilot that used it."""
     used: int = 0
+    """When; 0 while it is not. A used one without a pilot was used to say that the machine is not fit."""
 
     def as_plain(self) -> dict[str, object]:
         return {
@@ -87,18 +88,35 @@ class ForAnother:
 
 def redeem(enrolment: Enrolment, who: Newcomer, *, now: int) -> Enrolment | NotGood | ForAnother:
     """The enrolment as used by that pilot; the same again for the pilot that used it."""
-    if enrolment.pilot:
-        same = enrolment.nonce == digest(who.nonce) and now < enrolment.used + REPEAT
-        return enrolment if same else NotGood()
+    if enrolment.used:
+        return enrolment if enrolment.pilot and _same(enrolment, who.nonce, now) else NotGood()
     refusal = standing(enrolment, site=who.site, launch=who.launch, now=now)
     if refusal is not None:
         return refusal
     return replace(enrolment, pilot=who.pilot, nonce=digest(who.nonce), used=now)
 
 
+def give_up(enrolment: Enrolment, who: Newcomer, *, now: int) -> Enrolment | NotGood | ForAnother:
+    """The enrolment after a pilot has said that its machine is not fit.
+
+    One of a launch is used up by that: its batch job ends, and nobody else has any business with it. One made by hand stays
+    good, since whoever made it mends the machine and tries again.
+    """
+    if enrolment.used:
+        return enrolment if not enrolment.pilot and _same(enrolment, who.nonce, now) else NotGood()
+    refusal = standing(enrolment, site=who.site, launch=who.launch, now=now)
+    if refusal is not None:
+        return refusal
+    return replace(enrolment, nonce=digest(who.nonce), used=now) if enrolment.launch else enrolment
+
+
+def _same(enrolment: Enrolment, nonce: str, now: int) -> bool:
+    return enrolment.nonce == digest(nonce) and now < enrolment.used + REPEAT
+
+
 def standing(enrolment: Enrolment, *, site: str, launch: str, now: int) -> NotGood | ForAnother | None:
     """Why an unused secret lets nobody in from there; None if it does."""
-    if enrolment.pilot or now >= enrolment.expires:
+    if enrolment.used or now >= enrolment.expires:
         return NotGood()
     if site and site != enrolment.site:
         return ForAnother(f"the enrolment secret is for site {enrolment.site}, not {site}")
