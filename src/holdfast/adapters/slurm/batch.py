@@ -45,12 +45,7 @@ class SlurmBatch:
     _own: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        options = ("SBATCH_", "SLURM_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_")
-        kept = {key: value for key, value in self.environment.items() if not key.startswith(options)}
-        if "SLURM_CONF" in self.environment:
-            kept["SLURM_CONF"] = self.environment["SLURM_CONF"]
-        # Times are read as local ones, without the words that a locale or a site may have chosen.
-        self._own = {**kept, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"}
+        self._own = own_environment(self.environment)
 
     async def submit(self, job: PilotJob) -> BatchId | SubmitRefused:
         """As the port says, by sbatch with the script on its standard input."""
@@ -167,6 +162,16 @@ class SlurmBatch:
         self, command: Sequence[str], *, environment: Mapping[str, str] | None = None, given: str = ""
     ) -> Ran:
         return await self.commands.run(command, environment=environment or self._own, given=given, seconds=self.seconds)
+
+
+def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of Slurm's commands: ours without what they would take for options."""
+    options = ("SBATCH_", "SLURM_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_")
+    kept = {key: value for key, value in environment.items() if not key.startswith(options)}
+    if "SLURM_CONF" in environment:
+        kept["SLURM_CONF"] = environment["SLURM_CONF"]
+    # Times are read as local ones, without the words that a locale or a site may have chosen.
+    return {**kept, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"}
 
 
 def _submission(job: PilotJob) -> list[str]:

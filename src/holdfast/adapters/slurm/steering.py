@@ -1,0 +1,176 @@
+"""Fills `ports.batch_steering.BatchSteering` with scontrol: a job that ended is queued again under its own id, as long as Slurm remembers it.
+
+What was done to a job stands in its comment, so that whoever repeats it after a crash sees that it is done.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from holdfast.adapters.slurm.batch import own_environment
+from holdfast.adapters.slurm.words import one_line, said
+from holdfast.domain.pilots.batch import BatchId
+from holdfast.domain.pilots.watched_job import JobDetails
+from holdfast.ports.commands import Commands, Ran
+from holdfast.ports.errors import Permanent, Transient
+
+MIB = 1 << 20
+MARK = "holdfast:"
+HELD = ("JobHeldUser", "JobHeldAdmin", "job_requeued_in_held_state", "JobHoldMaxRequeue")
+NEVER = (
+    "presently disabled",  # it was submitted so that it is not run twice
+    "invalid job id",
+    "already finished",
+    "access/permission denied",
+    "job violates accounting",
+    "requested node configuration is not available",
+    "invalid",
+    "not permitted",
+)
+"""Refusals that stay."""
+_FIELD = re.compile(r"(?:^| )([A-Za-z][A-Za-z_/:]*)=")
+_AMOUNT = re.compile(r"^([0-9.]+)([KMGTP]?)")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+_TIME = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSteering:
+    """One Slurm. Whoever runs it is an operator of it, or the user whose jobs they are."""
+
+    commands: Commands
+    environment: Mapping[str, str]
+    seconds: float = 60.0
+    """For one command."""
+
+    async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
+        found: dict[BatchId, JobDetails] = {}
+        for job in jobs:  # scontrol takes one id at a time
+            fields = await self._fields(job)
+            if fields is not None:
+                found[job] = _details(job, fields)
+        return found
+
+    async def peak_memory(self, job: BatchId) -> int | None:
+        ran = await self._run("sacct", "--noheader", "--parsable2", f"--jobs={job}", "--format=MaxRSS")
+        peaks = [amount for line in ran.out.splitlines() if (amount := _bytes(line)) is not None]
+        return max(peaks, default=None) if ran.code == 0 else None
+
+    async def allow_again(self, job: BatchId) -> None:
+        fields = await self._fields(job)
+        if fields is not None and fields.get("Requeue") == "0":
+            await self._do("update", f"JobId={job}", "Requeue=1")
+
+    async def hold(self, job: BatchId) -> None:
+        fields = await self._remembered(job)
+        if not _held(fields):
+            await self._do("requeuehold" if _over(fields) else "hold", job)
+
+    async def again(self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str) -> None:
+        fields = await self._remembered(job)
+        marked = fields.get("Comment", "").endswith(MARK + mark)
+        if marked and not _held(fields):
+            return
+        if _over(fields):
+            await self._do("requeuehold", job)
+        if not marked:
+            comment = re.sub(rf"\s*{MARK}\S*$", "", fields.get("Comment", "").replace("(null)", ""))
+            words = [f"Comment={comment} {MARK}{mark}".replace("= ", "="), *_needs(fields, needs)]
+            # Slurm lets a job that was queued again wait for two minutes by itself.
+            await self._do("update", f"JobId={job}", f"StartTime=now+{max(0, wait)}", *words)
+        await self._do("release", job)
+
+    async def cancel(self, job: BatchId) -> None:
+        ran = await self._run("scancel", "--quiet", job)
+        if ran.code != 0 and not said(ran.err, ("invalid job id", "already completing or completed")):
+            raise Transient(one_line(ran.err) or f"scancel ended with {ran.code}")
+
+    async def _fields(self, job: BatchId) -> dict[str, str] | None:
+        ran = await self._run("scontrol", "--oneliner", "show", "job", job)
+        if ran.code == 0:
+            return _read(ran.out)
+        if said(ran.err + ran.out, ("invalid job id",)):
+            return None
+        raise Transient(one_line(ran.err or ran.out) or "scontrol does not answer")
+
+    async def _remembered(self, job: BatchId) -> dict[str, str]:
+        fields = await self._fields(job)
+        if fields is None:
+            raise Permanent("Slurm has forgotten the job (MinJobAge); it must be submitted again")
+        return fields
+
+    async def _do(self, *words: str) -> None:
+        ran = await self._run("scontrol", *words)
+        if ran.code == 0:
+            return
+        text = one_line(ran.err or ran.out)
+        raise (Permanent if said(text, NEVER) else Transient)(text or f"scontrol ended with {ran.code}")
+
+    async def _run(self, *command: str) -> Ran:
+        return await self.commands.run(command, environment=own_environment(self.environment), seconds=self.seconds)
+
+
+def _read(text: str) -> dict[str, str]:
+    """The fields of one line; a value ends where the next field begins."""
+    line = text.strip().splitlines()[0] if text.strip() else ""
+    places = list(_FIELD.finditer(line))
+    ends = [*(one.start() for one in places[1:]), len(line)]
+    found: dict[str, str] = {}
+    for place, end in zip(places, ends, strict=True):
+        found.setdefault(place[1], line[place.end() : end].strip())
+    return found
+
+
+def _details(job: BatchId, fields: Mapping[str, str]) -> JobDetails:
+    needs: dict[str, int] = {}
+    cpus = int(fields["NumCPUs"]) if fields.get("NumCPUs", "").isdigit() else 1
+    needs["cpus"] = cpus
+    each, node = _bytes(fields.get("MinMemoryCPU", "")), _bytes(fields.get("MinMemoryNode", ""))
+    if node or each:
+        needs["memory"] = node or (each or 0) * cpus
+    wall = _seconds(fields.get("TimeLimit", ""))
+    if wall is not None:
+        needs["wall"] = wall
+    mark = fields.get("Comment", "").rpartition(MARK)[2] if MARK in fields.get("Comment", "") else ""
+    logs = dict.fromkeys(fields[one] for one in ("StdErr", "StdOut") if fields.get(one, "").startswith("/"))
+    user = fields.get("UserId", "").partition("(")[0]
+    return JobDetails(job, fields.get("JobName", "job"), user, _held(fields), mark, needs, tuple(logs))
+
+
+def _needs(fields: Mapping[str, str], needs: Mapping[str, int]) -> list[str]:
+    """Changed needs as scontrol takes them."""
+    words = []
+    if "memory" in needs:
+        by_cpu = "MinMemoryCPU" in fields
+        cpus = int(fields.get("NumCPUs", "1")) if by_cpu else 1
+        words.append(f"{'MinMemoryCPU' if by_cpu else 'MinMemoryNode'}={-(-needs['memory'] // (cpus * MIB))}")
+    if "wall" in needs:
+        words.append(f"TimeLimit={-(-needs['wall'] // 60)}")
+    if "cpus" in needs:
+        words.append(f"NumCPUs={needs['cpus']}")
+    if "disk" in needs:
+        words.append(f"MinTmpDiskNode={-(-needs['disk'] // MIB)}")
+    return words
+
+
+def _held(fields: Mapping[str, str]) -> bool:
+    return fields.get("JobState") == "PENDING" and (fields.get("Reason") in HELD or fields.get("Priority") == "0")
+
+
+def _over(fields: Mapping[str, str]) -> bool:
+    return fields.get("JobState", "") not in ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED", "REQUEUED")
+
+
+def _bytes(text: str) -> int | None:
+    match = _AMOUNT.match(text.strip())
+    return int(float(match[1]) * _UNITS[match[2]]) if match else None
+
+
+def _seconds(text: str) -> int | None:
+    match = _TIME.match(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

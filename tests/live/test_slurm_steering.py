@@ -1,0 +1,95 @@
+"""What a real Slurm can be made to do with a user's job under the id it has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from tests.server.running import until
+from tests.servers import address
+
+from holdfast.adapters.slurm.batch import SlurmBatch
+from holdfast.adapters.slurm.steering import SlurmSteering
+from holdfast.adapters.system.commands import SystemCommands
+from holdfast.domain.pilots.batch import BatchState
+from holdfast.domain.pilots.watched_job import Fate, fate
+from holdfast.ports.errors import Permanent
+
+pytestmark = pytest.mark.live
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def slurm() -> SlurmBatch:
+    address("SLURM_CONF")
+    return SlurmBatch(SystemCommands(), os.environ)
+
+
+@pytest.fixture
+def steering(slurm: SlurmBatch) -> SlurmSteering:
+    return SlurmSteering(slurm.commands, slurm.environment)
+
+
+def said(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def sbatch(*words: str) -> str:
+    return said("sbatch", "--parsable", *words)
+
+
+async def ended(slurm: SlurmBatch, job: str) -> Fate:
+    async def over() -> bool:
+        return fate((await slurm.outcome([job]))[job]) in (Fate.DONE, Fate.FAILED)
+
+    await until(over, f"the end of job {job}", 90)
+    return fate((await slurm.outcome([job]))[job])
+
+
+async def test_a_job_runs_once_more_under_its_id_with_more(
+    slurm: SlurmBatch, steering: SlurmSteering, tmp_path: object
+) -> None:
+    """It was submitted so that Slurm would not run it again; that is lifted while it runs."""
+    job = sbatch(
+        "--no-requeue", "--mem=50", "--time=5", "--comment=mine", "-J", "align reads", "-o", f"{tmp_path}/out",
+        "--wrap", 'echo "$SLURM_RESTART_COUNT"; sleep 1; [ "$SLURM_RESTART_COUNT" = 1 ]',
+    )  # fmt: skip
+    await steering.allow_again(job)
+    assert await ended(slurm, job) is Fate.FAILED
+    known = (await steering.details([job]))[job]
+    assert (known.name, known.held, known.mark) == ("align reads", False, "")
+    assert known.needs == {"cpus": 1, "memory": 50 * MIB, "wall": 300}
+    assert known.logs == (f"{tmp_path}/out",)
+    await steering.again(job, needs={"memory": 80 * MIB, "wall": 600}, wait=0, mark="o-1")
+    assert (await slurm.outcome([job]))[job].state in (BatchState.WAITING, BatchState.RUNNING)
+    again = (await steering.details([job]))[job]
+    assert (again.needs["memory"], again.needs["wall"], again.mark) == (80 * MIB, 600, "o-1")
+    # Whoever repeats it does nothing more.
+    await steering.again(job, needs={"memory": 90 * MIB}, wait=0, mark="o-1")
+    assert await ended(slurm, job) is Fate.DONE
+    assert (await slurm.outcome([job]))[job].restarts == 1
+    assert "Comment=mine holdfast:o-1" in said("scontrol", "show", "job", job)
+
+
+async def test_a_job_is_held_and_let_go(slurm: SlurmBatch, steering: SlurmSteering) -> None:
+    job = sbatch("-o", "/dev/null", "--wrap", 'exit "$((3 - 3 * ${SLURM_RESTART_COUNT:-0}))"')
+    assert await ended(slurm, job) is Fate.FAILED
+    await steering.hold(job)
+    await steering.hold(job)
+    assert (await steering.details([job]))[job].held
+    # Killed between the change and letting it go: the mark stands, and it is still held.
+    said("scontrol", "update", f"JobId={job}", "Comment=holdfast:o-2", "StartTime=now")
+    await steering.again(job, needs={}, wait=0, mark="o-2")
+    assert await ended(slurm, job) is Fate.DONE
+
+
+async def test_what_slurm_does_not_know_or_allow_is_refused(slurm: SlurmBatch, steering: SlurmSteering) -> None:
+    assert await steering.details(["99999999"]) == {}
+    with pytest.raises(Permanent, match="forgotten"):
+        await steering.again("99999999", needs={}, wait=0, mark="o")
+    job = sbatch("--no-requeue", "-o", "/dev/null", "--wrap", "false")
+    assert await ended(slurm, job) is Fate.FAILED
+    with pytest.raises(Permanent, match="disabled"):
+        await steering.again(job, needs={}, wait=0, mark="o")
