@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.server.asks import submit_one
-from tests.server.running import RunningServer
+from tests.server.running import Domain, RunningServer, until
 from tests.server.scripted_pilot import ScriptedPilot
 
 SHA = "ab" * 32
@@ -59,6 +63,7 @@ async def test_how_the_files_came_is_kept_with_the_evidence(server: RunningServe
     came = {"file": "lfn:/a", "name": "a", "from": "element", "kind": "http", "element": "se2", "bytes": 5}
     trouble = {**came, "failed": ["se1: HTTP 403 for https://se1/a?X-Amz-Signature=0123456789abcdef0123456789abcdef"]}
     assert await pilot.end(await pilot.claim_one(), staging=[trouble]) == ["committed"]
+    await server.refresh()
     (kept,) = await _evidence(ada, job)
     assert {name: kept["staging"][0][name] for name in came} == came
     assert "0123456789abcdef" not in str(kept), "an address may carry a signature"
@@ -82,3 +87,137 @@ async def _evidence(client: Any, job: str) -> list[dict[str, Any]]:
     answer = await client.get(f"/v1/jobs/{job}/story")
     found: list[dict[str, Any]] = answer.json()["evidence"]
     return found
+
+
+STORAGE: list[dict[str, Any]] = [
+    {
+        "name": "near",
+        "kind": "http",
+        "url": "http://127.0.0.1:1/near",
+        "private": True,
+        "sites": ["here"],
+        "rules": [{"match": "/data/(.*)", "to": "d/$1"}],
+        "doors": [{"kind": "root", "url": "root://127.0.0.1:2//near"}],
+    },
+    {
+        "name": "far",
+        "kind": "file",
+        "path": "/far",
+        "outputs": "out",
+        "sites": ["there"],
+        "rules": [{"match": "/data/(.*)", "to": "$1"}],
+    },
+]
+
+
+@pytest.mark.ledger("P3-06")
+async def test_a_file_of_the_catalogue_comes_from_where_it_is_cheapest(own_domain: Domain, tenant: str) -> None:
+    async with own_domain.server(storage=STORAGE) as server:
+        ada = server.person("submitter", tenant=tenant)
+        inputs = [{"name": "a", "source": "lfn:/data/{part}.root"}, {"name": "b", "source": "lfn:/none"}]
+        for site in ("here", "there"):
+            await submit_one(ada, {"parameters": {"part": "x"}}, command=["true"], inputs=inputs)
+            pilot = await ScriptedPilot.register(server, tenant, site=site)
+            told, none = (await pilot.claim_one())["inputs"]
+            near = [
+                {"kind": "http", "url": "http://127.0.0.1:1/near/d/x.root", "private": True, "element": "near"},
+                {"kind": "root", "url": "root://127.0.0.1:2//near/d/x.root", "element": "near"},
+            ]
+            far = [{"kind": "file", "path": "/far/x.root", "element": "far"}]
+            assert told["from"] == (near + far if site == "here" else far + near)
+            assert told["file"] == "lfn:/data/x.root"
+            assert none["missing"] == "no storage element has lfn:/none"
+
+
+async def test_the_catalogue_is_kept_by_people_and_is_of_one_tenant(own_domain: Domain, tenant: str) -> None:
+    async with own_domain.server(storage=STORAGE) as server:
+        ada = server.person("operator", tenant=tenant)
+        other = server.person("operator", tenant=f"{tenant}x")
+        name = "lfn:/set/a"
+        body = {"name": name, "element": "far", "path": "copies/a", "bytes": 5, "sha256": SHA}
+        added = await ada.post("/v1/files/replicas", json=body)
+        assert added.status_code == 200, added.text
+        assert [one["path"] for one in added.json()["replicas"]] == ["copies/a"]
+        assert (await other.get("/v1/files/where", params={"name": name})).status_code == 404
+        again = await ada.post("/v1/files/replicas", json=body | {"bytes": 6})
+        assert again.status_code == 409
+        outside = body | {"path": f"out/{tenant}x/j/f"}
+        assert (await ada.post("/v1/files/replicas", json=outside)).status_code == 422
+        assert (await ada.post("/v1/files/replicas", json=body | {"path": "../a"})).status_code == 422
+        marked = await ada.post("/v1/files/replicas/mark", json={"name": name, "element": "far", "reason": "torn"})
+        (replica,) = marked.json()["replicas"]
+        assert (replica["bad"], replica["why"]) == (True, "torn")
+
+        async def listed() -> bool:
+            files = (await ada.get("/v1/files", params={"name": "set"})).json()["files"]
+            return [one["name"] for one in files] == [name]
+
+        await until(listed, "the file in the list")
+        assert (await other.get("/v1/files")).json()["files"] == []
+        gone = await ada.post("/v1/files/replicas/remove", json={"name": name, "element": "far"})
+        assert gone.json()["replicas"] == []
+        assert (await ada.post("/v1/files/replicas/remove", json={"name": name, "element": "far"})).status_code == 404
+
+
+async def test_a_viewer_may_look_and_not_change(own_domain: Domain, tenant: str) -> None:
+    async with own_domain.server(storage=STORAGE) as server:
+        eve = server.person("viewer", tenant=tenant)
+        found = await eve.get("/v1/files/where", params={"name": "lfn:/data/x", "site": "there"})
+        assert [one["element"] for one in found.json()["replicas"]] == ["far", "near"]
+        body = {"name": "lfn:/data/x", "element": "near"}
+        for route in ("replicas", "replicas/mark", "replicas/remove"):
+            assert (await eve.post(f"/v1/files/{route}", json=body)).status_code == 403
+
+
+async def test_outputs_go_to_the_element_of_the_site_and_consumers_find_them(
+    own_domain: Domain, tenant: str, tmp_path: Path
+) -> None:
+    here = [{**STORAGE[1], "path": str(tmp_path)}]
+    async with own_domain.server(storage=here) as server:
+        ada = server.person("submitter", tenant=tenant)
+        job = await submit_one(ada, command=["true"], outputs=["*.txt"])
+        pilot = await ScriptedPilot.register(server, tenant, site="there")
+        claim = await pilot.claim_one()
+        base = {"element": "far", "kind": "file", "base": f"{tmp_path}/out", "prefix": "out", "private": False}
+        assert claim["outputs_to"] == base
+        folder = f"out/{tenant}/{job}/0.1.{claim['claim'][:8]}"
+        manifest = _written(tmp_path / folder, {"a.txt": b"hello"})
+        await pilot.end(claim, manifest=manifest | {"path": f"element:far/{folder}/manifest.json"})
+        await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": f"job:{job}/a.txt"}])
+        (told,) = (await pilot.claim_one())["inputs"]
+        assert (told["bytes"], told["sha256"]) == (5, hashlib.sha256(b"hello").hexdigest())
+        assert told["from"] == [{"kind": "file", "path": f"{tmp_path}/{folder}/a.txt", "element": "far"}]
+        assert "manifest" not in told
+        await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": f"job:{job}/b.txt"}])
+        (none,) = (await pilot.claim_one())["inputs"]
+        assert none["missing"] == "the job has no output of this name"
+
+
+async def test_a_manifest_on_an_element_that_was_changed_is_not_believed(
+    own_domain: Domain, tenant: str, tmp_path: Path
+) -> None:
+    here = [{**STORAGE[1], "path": str(tmp_path)}]
+    async with own_domain.server(storage=here) as server:
+        ada = server.person("submitter", tenant=tenant)
+        job = await submit_one(ada, command=["true"], outputs=["*.txt"])
+        pilot = await ScriptedPilot.register(server, tenant, site="there")
+        claim = await pilot.claim_one()
+        folder = f"out/{tenant}/{job}/0.1.{claim['claim'][:8]}"
+        manifest = _written(tmp_path / folder, {"a.txt": b"hello"})
+        await pilot.end(claim, manifest=manifest | {"path": f"element:far/{folder}/manifest.json"})
+        _written(tmp_path / folder, {"a.txt": b"other"})
+        await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": f"job:{job}/a.txt"}])
+        (told,) = (await pilot.claim_one())["inputs"]
+        assert "not the manifest that was committed" in told["missing"]
+
+
+def _written(folder: Path, files: dict[str, bytes]) -> dict[str, Any]:
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = []
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+        listed.append({"path": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()})
+    text = json.dumps({"files": listed}).encode()
+    (folder / "manifest.json").write_bytes(text)
+    size = sum(map(len, files.values()))
+    return {"sha256": hashlib.sha256(text).hexdigest(), "files": len(files), "bytes": size}

@@ -13,6 +13,7 @@ from platformdirs import user_cache_path, user_state_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from holdfast.apps.retry_settings import BudgetsTable, LadderTable, dispatcher_of, ladders_of
+from holdfast.apps.storage_settings import ElementTable, elements_of
 from holdfast.domain.faults.brakes import CORE_HOUR, BrakePolicy
 from holdfast.domain.faults.dispatcher import Dispatcher
 from holdfast.domain.faults.exception_policy import ExceptionPolicy, HouseCourse
@@ -24,7 +25,7 @@ from holdfast.ports.errors import Permanent
 
 _LISTS = frozenset({"callback_hosts", "flow_files", "free_tries", "outputs", "staging_hosts"})
 """Settings that are lists, written with commas."""
-_TABLES = frozenset({"ladders", "budgets", "unanswered"})
+_TABLES = frozenset({"ladders", "budgets", "storage", "unanswered"})
 """Settings that are tables of the file; in the environment they are written as JSON."""
 
 
@@ -51,6 +52,8 @@ class Settings(BaseModel):
     """Hosts that callbacks may go to; see the how-to on notifications."""
     staging_hosts: tuple[str, ...] = ()
     """Hosts that inputs may come from by HTTP; see the how-to on inputs."""
+    storage: tuple[ElementTable, ...] = ()
+    """Storage elements: `name`, `kind` (`file`, `http`, `s3`, `root`), `url` or `path`, `rules`, `sites`, `outputs`; see the explanation of data."""
     max_body: int = 64 << 20
     """Bytes that a request may have."""
     head_seconds: float = Field(default=10.0, gt=0)
@@ -133,6 +136,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _read_tables(self) -> Self:
         dispatcher_of(self.unanswered, ladders_of(self.ladders))
+        elements_of(self.storage)
         return self
 
     @property

@@ -45,7 +45,7 @@ class HttpxNotify:
         try:
             async with (
                 asyncio.timeout(SECONDS),
-                httpx.AsyncClient(follow_redirects=False, trust_env=False, verify=_certificates()) as client,
+                httpx.AsyncClient(follow_redirects=False, trust_env=False, verify=certificates()) as client,
             ):
                 request = client.build_request(
                     "POST", target, content=orjson.dumps(body), headers=headers, extensions={"sni_hostname": host}
@@ -82,6 +82,6 @@ class HttpxNotify:
 
 
 @cache
-def _certificates() -> ssl.SSLContext:
+def certificates() -> ssl.SSLContext:
     """Whom to trust; read once, since that takes longer than a call."""
     return httpx.create_ssl_context()

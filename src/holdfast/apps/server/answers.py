@@ -181,6 +181,7 @@ class OutputsToOut(Out):
     element: str
     kind: Literal["file", "http", "s3", "root"]
     base: str
+    prefix: str
     private: bool
 
 
@@ -359,6 +360,34 @@ class EndResultOut(Out):
 
 class EndResultsOut(Out):
     results: list[EndResultOut]
+
+
+class ReplicaOut(Out):
+    element: str
+    path: str
+    since: Time | None
+    bad: bool
+    bad_since: Time | None
+    why: str
+
+
+class FileOut(Out):
+    """A logical file and its replicas, the one to be tried first, first."""
+
+    name: str
+    bytes: int | None
+    sha256: str | None
+    replicas: list[ReplicaOut]
+
+
+class FilesOut(Out):
+    files: list[FileOut]
+    more: bool
+
+
+class UploadsOut(Out):
+    urls: dict[str, str]
+    base: str
 
 
 class NothingOut(Out):

@@ -21,6 +21,7 @@ from holdfast.apps.server import (
     engine_routes,
     enrolment_routes,
     exlet_routes,
+    file_routes,
     flow_routes,
     incident_routes,
     job_routes,
@@ -32,6 +33,7 @@ from holdfast.apps.server import (
     rule_routes,
     site_routes,
     trigger_routes,
+    upload_routes,
     watch_routes,
 )
 from holdfast.apps.server.description import describe
@@ -94,6 +96,8 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(enrolment_routes.router)
     app.include_router(pilot_routes.router)
     app.include_router(site_routes.router)
+    app.include_router(upload_routes.router)
+    app.include_router(file_routes.router)
     app.include_router(watch_routes.router)
     app.include_router(page_routes.router)
     describe(app)

@@ -1,17 +1,34 @@
-"""The inputs of claimed jobs, as their pilot needs them: filled in, checked again, and everything looked up that they come from."""
+"""The inputs of claimed jobs, as their pilot needs them: filled in, checked again, and everything looked up that they come from.
+
+A source that the pilot tries first comes first: other pilots that have the file (`desk.peers_for`), then the storage elements by nearness, then what
+the job itself names. The pilot's own cache comes before all of them, and is its own affair.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from holdfast.apps.server.desk import Desk
-from holdfast.domain.jobs.inputs import Input, Produced, filled, local_path, logical_name, produced, wrong_input
-from holdfast.domain.jobs.job_document import JobDocument
+from holdfast.domain.data.replica import LogicalFile, Viewpoint
+from holdfast.domain.jobs.inputs import (
+    Input,
+    Produced,
+    catalogue_name,
+    filled,
+    local_path,
+    logical_name,
+    produced,
+    wrong_input,
+)
+from holdfast.domain.jobs.job_document import JobDocument, Manifest
 from holdfast.domain.jobs.specification import Specification
 from holdfast.formats.job_public import manifest_public
+from holdfast.ports.errors import Permanent
 from holdfast.ports.job_store import Stored
+from holdfast.services.reach_elements import element_path
 
 Json = dict[str, Any]
 
@@ -19,15 +36,17 @@ TRANSFER = "transfer"
 """Where a document keeps how its files are brought, when a rule changed that."""
 
 
-class _Asked(NamedTuple):
-    """Who stages an input, and for which job."""
+class _Known(NamedTuple):
+    """What was looked up for all inputs of a claim together."""
 
-    job: JobDocument
     pilot: str
+    view: Viewpoint
+    producers: Mapping[str, Stored]
+    files: Mapping[str, LogicalFile]
 
 
 async def inputs_of(
-    desk: Desk, granted: list[Stored], specs: dict[str, Specification], pilot: str
+    desk: Desk, granted: list[Stored], specs: dict[str, Specification], pilot: str, view: Viewpoint
 ) -> dict[str, list[Json]]:
     """For each job that has inputs, what its pilot is to stage."""
     wanted: dict[str, list[Input]] = {}
@@ -38,11 +57,12 @@ async def inputs_of(
             wanted[document.id] = [filled(entry, document.parameters, document.index) for entry in given]
     if not wanted:
         return {}
-    producers = await _producers(desk, [entry for inputs in wanted.values() for entry in inputs])
-    asked = {one.document.id: _Asked(one.document, pilot) for one in granted}
-    return {
-        job: [await _input(desk, entry, asked[job], producers) for entry in inputs] for job, inputs in wanted.items()
-    }
+    inputs = [entry for entries in wanted.values() for entry in entries]
+    names = sorted({name for entry in inputs if (name := logical_name(entry)) is not None})
+    catalogue = desk.services.parts.catalogue
+    known = _Known(pilot, view, await _producers(desk, inputs), await catalogue.locate(names, view))
+    jobs = {one.document.id: one.document for one in granted}
+    return {job: [await _input(desk, entry, jobs[job], known) for entry in entries] for job, entries in wanted.items()}
 
 
 async def _producers(desk: Desk, inputs: list[Input]) -> Mapping[str, Stored]:
@@ -54,36 +74,95 @@ async def _producers(desk: Desk, inputs: list[Input]) -> Mapping[str, Stored]:
     return found
 
 
-async def _input(desk: Desk, given: Input, asked: _Asked, producers: Mapping[str, Stored]) -> Json:
+async def _input(desk: Desk, given: Input, job: JobDocument, known: _Known) -> Json:
     told: Json = {"name": given.name, "source": given.source, "bytes": given.size, "sha256": given.sha256}
-    outbound = desk.services.parts.staging
-    if why := wrong_input(given, outbound):
+    if why := wrong_input(given, desk.services.parts.staging):
         # The list of hosts may have become shorter since the job was submitted.
         return told | {"refused": why}
-    if changed := asked.job.extra.get(TRANSFER):
+    changed = job.extra.get(TRANSFER)
+    protocol = str(changed.get("protocol", "")) if isinstance(changed, dict) else ""
+    if changed:
         told["transfer"] = changed
     file = logical_name(given)
-    peers: list[Json] = []
     if file is not None:
         told["file"] = file
-        peers = list(desk.peers_for(file, asked.pilot))
     other = produced(given.source)
     if other is not None:
-        told |= await _produced(desk, other, producers.get(other.job), asked.job.tenant)
-        # The place of the manifest itself comes after what is told here; it also has the digest.
-        return told | {"from": peers} if peers and "manifest" in told else told
+        told |= await _produced(desk, other, known, file or "", protocol)
+    elif catalogue_name(given.source) is not None:
+        told |= _catalogued(desk, known.files[given.source], protocol)
+    else:
+        told |= _named(desk, given, known, protocol)
+    if told.get("missing"):
+        return told
+    peers = list(desk.peers_for(file, known.pilot)) if file is not None else []
+    sources = [*peers, *told.pop("from", [])]
+    # What has a single source of its own, as of old, is told as of old.
+    if sources and (len(sources) > 1 or peers or "element" in sources[0]):
+        told["from"] = sources
+    return told
+
+
+def _replicas(desk: Desk, file: LogicalFile | None, protocol: str) -> list[Json]:
+    """How the known replicas of a file can be had, in their order."""
+    elements = desk.services.parts.elements
+    replicas = file.replicas if file is not None else ()
+    return [source for one in replicas for source in elements.sources(one.element, one.path, protocol)]
+
+
+def _catalogued(desk: Desk, file: LogicalFile, protocol: str) -> Json:
+    sources = _replicas(desk, file, protocol)
+    if not sources:
+        return {"missing": f"no storage element has {file.name}"}
+    about = {"bytes": file.size, "sha256": file.sha256}
+    return {name: value for name, value in about.items() if value is not None} | {"from": sources}
+
+
+def _named(desk: Desk, given: Input, known: _Known, protocol: str) -> Json:
+    """A path or an address; with a digest it may have replicas too."""
+    replicas = _replicas(desk, known.files.get(given.source), protocol)
     path = local_path(given.source)
     if path is not None:
-        return told | {"from": [*peers, {"kind": "file", "path": path}]} if peers else told
-    told["private"] = outbound.may_be_private(urlsplit(given.source).hostname or "")
-    own = {"kind": "http", "url": given.source, "private": told["private"]}
-    return told | {"from": [*peers, own]} if peers else told
+        return {"from": [{"kind": "file", "path": path}, *replicas]}
+    private = desk.services.parts.staging.may_be_private(urlsplit(given.source).hostname or "")
+    return {"private": private, "from": [{"kind": "http", "url": given.source, "private": private}, *replicas]}
 
 
-async def _produced(desk: Desk, other: Produced, stored: Stored | None, tenant: str) -> Json:
-    if stored is None or stored.document.tenant != tenant:
+async def _produced(desk: Desk, other: Produced, known: _Known, file: str, protocol: str) -> Json:
+    stored = known.producers.get(other.job)
+    if stored is None or stored.document.tenant != known.view.tenant:
         return {"missing": f"there is no job {other.job}"}
     winner = await desk.services.outputs.winner(stored)
     if winner is None or winner.manifest is None:
         return {"missing": f"job {other.job} is {stored.document.state} and has committed no outputs"}
-    return {"manifest": manifest_public(winner.manifest), "path": other.path}
+    if element_path(winner.manifest.path) is None:
+        # The place of the manifest itself comes after what is told here; it also has the digest.
+        return {"manifest": manifest_public(winner.manifest), "path": other.path} | {
+            "from": _replicas(desk, known.files.get(file), protocol)
+        }
+    return await _on_element(desk, winner.manifest, other.path, known, file, protocol)
+
+
+async def _on_element(desk: Desk, manifest: Manifest, path: str, known: _Known, file: str, protocol: str) -> Json:
+    """An output on a storage element: the server reads the manifest, so that the pilot needs only the one file."""
+    elements = desk.services.parts.elements
+    try:
+        listed = (await elements.listed(known.view.tenant, manifest)).get(path)
+    except Permanent as error:
+        return {"missing": str(error)}
+    if listed is None:
+        return {"missing": "the job has no output of this name"}
+    where = element_path(manifest.path)
+    assert where is not None  # noqa: S101 - the caller looked
+    place = (where.element, f"{os.path.dirname(where.path)}/{path}")
+    found = known.files.get(file)
+    replicas = found.replicas if found is not None else ()
+    now = desk.services.parts.clock.now()
+    good = [one.place for one in replicas if not one.bad(now) and one.place != place]
+    bad = [one.place for one in replicas if one.bad(now) and one.place != place]
+    own_is_bad = any(one.place == place and one.bad(now) for one in replicas)
+    order = [*good, place, *bad] if own_is_bad else [place, *good, *bad]
+    sources = [source for element, at in order for source in elements.sources(element, at, protocol)]
+    if not sources:
+        return {"missing": f"{where.element} cannot be reached: its credentials are missing"}
+    return {"bytes": listed.size, "sha256": listed.sha256, "from": sources}

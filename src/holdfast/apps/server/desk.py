@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from holdfast.adapters.prometheus.metrics import Metrics
 from holdfast.apps.server.problems import Problem
 from holdfast.apps.wiring.server import ServerParts
+from holdfast.domain.data.replica import Viewpoint
 from holdfast.domain.faults.audit import Note
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.domain.jobs.specification import Specification
@@ -41,6 +42,8 @@ class Desk:
     """Where each pilot runs, as it said when it registered."""
     peers_for: Callable[[str, str], list[dict[str, object]]] = lambda _file, _pilot: []
     """Sources among pilots that have a file, for one pilot: the nearest first."""
+    views: dict[str, Viewpoint] = field(default_factory=dict)
+    """From where each pilot looks at storage elements."""
     waiting_engines: int = 0
     """Requests of other engines that wait for orders here."""
     _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)
@@ -69,6 +72,18 @@ class Desk:
         if stored is None or stored.document.tenant != who.tenant:
             raise Problem(404, f"there is no job {job[:64]} in tenant {who.tenant}")
         return stored
+
+    async def view(self, pilot: str, tenant: str) -> Viewpoint:
+        """From where a pilot looks at storage elements; asked only where there are any."""
+        if not self.services.parts.elements.elements:
+            return Viewpoint(tenant)
+        view = self.views.get(pilot)
+        if view is None:
+            known = await self.services.parts.pilots.get_pilot(pilot)
+            extra = known.pilot.extra if known is not None else {}
+            view = Viewpoint(tenant, known.pilot.site if known is not None else "", str(extra.get("element") or ""))
+            self.views[pilot] = view
+        return view
 
     async def note(
         self, who: Principal, what: str, on: str, *, owner: str = "", why: str = "", **detail: object

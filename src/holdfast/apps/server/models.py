@@ -234,6 +234,45 @@ class BegunIn(Model):
     claim: Id
 
 
+class UploadIn(Model):
+    path: Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_name)]
+    bytes: int = Field(default=0, ge=0, le=INT64)
+
+
+class UploadsIn(Model):
+    job: Id
+    claim: Id
+    files: list[UploadIn] = Field(min_length=1, max_length=1000)
+
+
+FileName = Annotated[str, Field(min_length=1, max_length=1200), AfterValidator(_name)]
+ElementPathIn = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_name)]
+
+
+class ReplicaIn(Model):
+    name: FileName
+    element: Word
+    path: ElementPathIn | None = None
+    bytes: int | None = Field(default=None, ge=0, le=INT64)
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    reason: Reason = ""
+
+
+class ReplicaOutIn(Model):
+    name: FileName
+    element: Word
+    path: ElementPathIn | None = None
+    reason: Reason = ""
+
+
+class MarkIn(Model):
+    name: FileName
+    element: Word
+    path: ElementPathIn | None = None
+    bad: bool = True
+    reason: Reason = ""
+
+
 class LogIn(Model):
     claim: Id
     offset: int = Field(default=0, ge=0, le=INT64)

@@ -20,6 +20,7 @@ from holdfast.apps.server.answers import (
     errors,
 )
 from holdfast.apps.server.claim_inputs import inputs_of
+from holdfast.apps.server.claim_outputs import outputs_of
 from holdfast.apps.server.desk import AnEnroller, Desk, LatePilot, PilotCaller, TheDesk, settled
 from holdfast.apps.server.enrolment_routes import let_in
 from holdfast.apps.server.event_stream import EventStream, event, while_wanted
@@ -28,6 +29,7 @@ from holdfast.apps.server.models import BeatIn, BegunIn, ClaimIn, EndIn, EndsIn,
 from holdfast.apps.server.problems import Problem
 from holdfast.apps.server.site_routes import note_pilot
 from holdfast.apps.server.submissions import resources_from
+from holdfast.domain.data.replica import Viewpoint
 from holdfast.domain.jobs.job_document import Ending, Manifest, Outcome, State, Token
 from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.pilots.pilot import Beat, Pilot, PilotState
@@ -158,25 +160,28 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
     )
     granted = await while_wanted(asking, request.receive, desk.stopping) or []
     services.ends.granted(granted)
-    specs, inputs = await _specifications(desk, granted, pilot)
+    view = await desk.view(pilot, who.tenant) if granted else Viewpoint(who.tenant)
+    specs, inputs = await _specifications(desk, granted, pilot, view)
+    outputs_to = outputs_of(desk, view)
     return json_answer(
         {
             "claims": [
-                _claim_json(one, specs[one.document.specification], inputs.get(one.document.id)) for one in granted
+                _claim_json(one, specs[one.document.specification], inputs.get(one.document.id), outputs_to)
+                for one in granted
             ]
         }
     )
 
 
 async def _specifications(
-    desk: Desk, granted: list[Stored], pilot: str
+    desk: Desk, granted: list[Stored], pilot: str, view: Viewpoint
 ) -> tuple[dict[str, Specification], dict[str, list[Json]]]:
     """What the claimed jobs run, and their inputs. If it cannot be read the pilot gets nothing, and the claims go back."""
     names = [one.document.specification for one in granted]
     try:
         specs = await desk.specifications(names)
         if all(name in specs for name in names):
-            return specs, await inputs_of(desk, granted, specs, pilot)
+            return specs, await inputs_of(desk, granted, specs, pilot, view)
         why = "a specification is missing"
     except PortError as error:
         why = str(error)
@@ -194,11 +199,13 @@ async def _pilot_host(desk: Desk, pilot: str, who: Principal) -> str:
     return host
 
 
-def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None) -> Json:
+def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None, outputs_to: Json | None = None) -> Json:
     document = stored.document
     held = document.claim
     assert held is not None  # noqa: S101 - it was just granted
-    told = {} if inputs is None else {"inputs": inputs}
+    told: Json = {} if inputs is None else {"inputs": inputs}
+    if outputs_to is not None and spec.outputs:
+        told["outputs_to"] = outputs_to
     return told | {
         "job": document.id,
         "generation": document.generation,

@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from holdfast.adapters.botocore.signing import S3Signer
 from holdfast.adapters.cel.conditions import CelConditions
+from holdfast.adapters.httpx.element_files import HttpElementFiles
 from holdfast.adapters.httpx.notify import HttpxNotify
 from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
 from holdfast.adapters.system.clock import RandomIds, SystemClock
+from holdfast.adapters.system.element_files import FolderFiles, XrootdFiles
 from holdfast.adapters.system.flow_folder import FlowFolder
 from holdfast.adapters.system.patterns import Patterns
 from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.settings import Settings
+from holdfast.apps.storage_settings import credentials_of, elements_of
 from holdfast.apps.wiring.stores import open_stores
+from holdfast.domain.data.storage_element import Kind
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.domain.jobs.outbound import Outbound
 from holdfast.ports.identity import Identity
@@ -24,6 +29,7 @@ from holdfast.ports.job_store import JobStore
 from holdfast.ports.notify import Notify
 from holdfast.ports.pilot_store import PilotStore
 from holdfast.ports.slip_store import SlipStore
+from holdfast.ports.storage import ElementFiles
 from holdfast.services.act_on_faults import ActOnFaults
 from holdfast.services.act_on_incidents import ActOnIncidents
 from holdfast.services.answer_exceptions import AnswerExceptions
@@ -35,6 +41,7 @@ from holdfast.services.flow_ends import FlowEnds
 from holdfast.services.handle_faults import HandleFaults
 from holdfast.services.keep_approvals import KeepApprovals
 from holdfast.services.keep_audit import KeepAudit
+from holdfast.services.keep_catalogue import KeepCatalogue
 from holdfast.services.keep_exlets import KeepExlets
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
@@ -44,6 +51,7 @@ from holdfast.services.keep_storms import KeepStorms
 from holdfast.services.lease_brakes import LeaseBrakes
 from holdfast.services.mend_jobs import MendJobs
 from holdfast.services.order_engines import OrderEngines
+from holdfast.services.reach_elements import ReachElements
 from holdfast.services.relay_ends import RelayEnds
 from holdfast.services.release_claims import ReleaseClaims
 from holdfast.services.rule_cache import RuleCache
@@ -75,6 +83,8 @@ class Parts:
     identity: Identity
     notify: Notify
     staging: Outbound
+    elements: ReachElements
+    catalogue: KeepCatalogue
     audit: KeepAudit
     stops: KeepStops
     brakes: LeaseBrakes
@@ -119,6 +129,7 @@ def make_parts(settings: Settings) -> Parts:
             troubled=lambda text: log.warning("ends wait", detail=text),
         )
         writer.listeners.append(relay.notice)
+    elements = reach_elements(settings)
     flows = KeepFlows(store, clock)
     exlets = KeepExlets(slips, flows, clock, settings.ladder_book)
     # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.
@@ -168,6 +179,8 @@ def make_parts(settings: Settings) -> Parts:
         identity=SignedIdentity(signing_key(settings.key_file), clock),
         notify=HttpxNotify(settings.callback_hosts),
         staging=Outbound(settings.staging_hosts, setting="staging_hosts"),
+        elements=elements,
+        catalogue=KeepCatalogue(slips, clock, elements.elements),
         audit=audit,
         stops=KeepStops(slips, clock),
         brakes=brakes,
@@ -193,6 +206,13 @@ def make_parts(settings: Settings) -> Parts:
         relay.checks = parts.checks
     fault_acts.exlets = acting.exlets = run_exlet(parts, SteerJobs(store, writer, clock, leave_fault))
     return parts
+
+
+def reach_elements(settings: Settings) -> ReachElements:
+    """The storage elements of the settings, and everything that reaches them."""
+    web, own, xrootd = HttpElementFiles(), FolderFiles(), XrootdFiles()
+    files: dict[Kind, ElementFiles] = {Kind.HTTP: web, Kind.S3: web, Kind.FILE: own, Kind.ROOT: xrootd}
+    return ReachElements(elements_of(settings.storage), S3Signer(credentials_of(settings.storage)), files)
 
 
 def run_exlet(parts: Parts, steer: SteerJobs) -> RunExlet:

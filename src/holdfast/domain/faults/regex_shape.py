@@ -21,6 +21,8 @@ LONGEST = 600
 MANY = 64
 """A repeat that may go so far counts as one without bound."""
 MOST_UNBOUNDED = 4
+MOST_ANCHORED = 3
+"""The same of an expression that must fit a whole text, which is tried at one place only but may be tried in every way."""
 
 _parser: Any = importlib.import_module("re._parser")
 
@@ -53,13 +55,28 @@ def shape_of(expression: str) -> Shape:
     return Shape("", ways)
 
 
+@cache
+def slowness(expression: str) -> str:
+    """Why an expression cannot be run on any short text in bounded time, or is none; empty if it can.
+
+    Unlike a pattern's, one that must fit a whole text may begin with a repeat.
+    """
+    if len(expression) > LONGEST:
+        return f"it has more than {LONGEST} characters"
+    try:
+        tree = list(_parser.parse(expression))
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"it is no regular expression: {error}"
+    return _slow(tree, anchored=True)
+
+
 def _name(node: Any) -> str:
     return str(node[0])
 
 
-def _slow(tree: list[Any]) -> str:
+def _slow(tree: list[Any], *, anchored: bool = False) -> str:
     unbounded = 0
-    before = "start"
+    before = "text" if anchored else "start"
     for name, value in _flat(tree):
         if name in ("GROUPREF", "GROUPREF_EXISTS"):
             return "it refers back to a group"
@@ -83,7 +100,8 @@ def _slow(tree: list[Any]) -> str:
             before = "text"
         elif name in ("BRANCH", "END") and before == "repeat":
             before = "branch"
-    return f"it has more than {MOST_UNBOUNDED} repeats without bound" if unbounded > MOST_UNBOUNDED else ""
+    most = MOST_ANCHORED if anchored else MOST_UNBOUNDED
+    return f"it has more than {most} repeats without bound" if unbounded > most else ""
 
 
 def _flat(tree: Iterable[Any]) -> Iterable[tuple[str, Any]]:

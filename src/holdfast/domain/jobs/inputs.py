@@ -14,6 +14,7 @@ from holdfast.domain.jobs.outbound import Outbound
 
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _JOB = re.compile(r"job:([A-Za-z0-9._:-]{1,64})/(.+)")
+_LFN = re.compile(r"lfn:(/?[A-Za-z0-9._+=@,:~/-]{1,500})")
 
 
 class Staging(StrEnum):
@@ -30,7 +31,7 @@ class Input:
     name: str
     """Its path in the job's folder; `{name}` and `{index}` are filled in, here and in the source."""
     source: str
-    """A path, a `file:`, `http:` or `https:` address, or `job:ID/PATH`: an output that another job has committed."""
+    """A path, a `file:`, `http:` or `https:` address, `job:ID/PATH`: an output that another job has committed, or `lfn:NAME`: a file of the catalogue."""
     size: int | None = None
     sha256: str | None = None
 
@@ -71,9 +72,14 @@ def produced(source: str) -> Produced | None:
 
 def logical_name(given: Input) -> str | None:
     """How caches and catalogue speak of a filled input; None where nobody can know that the file did not change meanwhile."""
-    if given.sha256 is not None or produced(given.source) is not None:
-        return given.source
-    return None
+    named = produced(given.source) is not None or catalogue_name(given.source) is not None
+    return given.source if named or given.sha256 is not None else None
+
+
+def catalogue_name(source: str) -> str | None:
+    """The name of a file of the catalogue, as its rules see it; None for a source of another kind."""
+    found = _LFN.fullmatch(source)
+    return found[1] if found and not wrong_name(found[1].removeprefix("/")) else None
 
 
 def local_path(source: str) -> str | None:
@@ -96,9 +102,12 @@ def wrong_input(given: Input, outbound: Outbound) -> str | None:
     other = produced(given.source)
     if other is not None:
         return wrong_name(other.path)
+    if given.source.startswith("lfn:"):
+        words = "the name after lfn: is a path of letters, digits and . _ + = @ , : ~ -, without . or .. in it"
+        return None if catalogue_name(given.source) is not None else words
     if given.source.startswith(("http:", "https:")):
         return outbound.check(given.source)
-    return "a source is a path, a file:, http: or https: address, or job:ID/PATH"
+    return "a source is a path, a file:, http: or https: address, job:ID/PATH or lfn:NAME"
 
 
 def wrong_name(name: str) -> str | None:

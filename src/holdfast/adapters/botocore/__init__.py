@@ -1,0 +1,1 @@
+"""What needs botocore: addresses of S3 that are signed."""

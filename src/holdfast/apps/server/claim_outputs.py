@@ -1,0 +1,35 @@
+"""Where the outputs of claimed jobs go: a storage element, or as of old the pilot's own folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.apps.server.desk import Desk
+from holdfast.domain.data.replica import Viewpoint
+from holdfast.domain.data.storage_element import StorageElement
+from holdfast.ports.job_store import Stored
+
+Json = dict[str, Any]
+
+
+def outputs_of(desk: Desk, view: Viewpoint) -> Json | None:
+    """What a claim says of it; None: nothing."""
+    element = desk.services.parts.elements.outputs_for(view.tenant, view.site, view.element)
+    if element is None:
+        return None
+    door = element.doors[0]
+    return {
+        "element": element.name,
+        "kind": door.kind.value,
+        "base": door.place(element.outputs),
+        "prefix": element.outputs,
+        "private": element.private,
+    }
+
+
+def attempt_folder(element: StorageElement, stored: Stored) -> str:
+    """The folder on an element that belongs to the present attempt of a job alone."""
+    document = stored.document
+    assert document.claim is not None  # noqa: S101 - the caller looked
+    last = f"{document.generation}.{document.attempt}.{document.claim.id[:8]}"
+    return f"{element.outputs}/{document.tenant}/{document.id}/{last}"

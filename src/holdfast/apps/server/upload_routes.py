@@ -1,0 +1,44 @@
+"""Signed addresses for the outputs of a job: a pilot asks for them when it has something to put, and holds no key itself."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from holdfast.apps.server.answers import UploadsOut, errors
+from holdfast.apps.server.claim_outputs import attempt_folder
+from holdfast.apps.server.desk import PilotCaller, TheDesk
+from holdfast.apps.server.job_routes import json_answer
+from holdfast.apps.server.models import UploadsIn
+from holdfast.apps.server.problems import Problem
+from holdfast.domain.jobs.inputs import wrong_name
+from holdfast.ports.errors import Permanent
+
+router = APIRouter(prefix="/v1/pilots", tags=["pilots"])
+
+
+@router.post("/{pilot}/uploads", response_model=UploadsOut, responses=errors(404, 409, body=True))
+async def uploads(desk: TheDesk, who: PilotCaller, pilot: str, body: UploadsIn) -> Response:
+    """Addresses to which the files of one attempt may be put, for the pilot that holds its claim."""
+    stored = await desk.job(body.job, who)
+    held = stored.document.claim
+    if held is None or held.id != body.claim or held.pilot != pilot:
+        raise Problem(409, "the claim is not this pilot's any more")
+    view = await desk.view(pilot, who.tenant)
+    elements = desk.services.parts.elements
+    element = elements.outputs_for(who.tenant, view.site, view.element)
+    if element is None:
+        raise Problem(409, "no storage element takes the outputs of this pilot")
+    wrong = [
+        {"at": f"body.files.{place}.path", "detail": why}
+        for place, one in enumerate(body.files)
+        if (why := wrong_name(one.path))
+    ]
+    if wrong:
+        raise Problem(422, f"{len(wrong)} path(s) are wrong", wrong[:100])
+    folder = attempt_folder(element, stored)
+    paths = {one.path: f"{folder}/{one.path}" for one in body.files}
+    try:
+        signed = elements.uploads(element.name, list(paths.values()))
+    except Permanent as error:
+        raise Problem(409, str(error)) from error
+    return json_answer({"urls": {name: signed[path] for name, path in paths.items()}, "base": folder})

@@ -1,0 +1,35 @@
+"""Storage elements as the server reaches them: to sign addresses for pilots, to read a manifest, to take leftovers away."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, Protocol
+
+from holdfast.domain.data.storage_element import StorageElement
+
+
+class Credentials(NamedTuple):
+    """Where an element's credentials are, never what they are: `env:NAME` or `file:PATH` each."""
+
+    key: str
+    secret: str
+    region: str = "us-east-1"
+
+
+class Signer(Protocol):
+    """Makes addresses that are good for one file, one method and a short time."""
+
+    def sign(self, element: StorageElement, method: Literal["GET", "PUT", "DELETE"], url: str, seconds: int) -> str:
+        """The signed address. `Permanent` without the element's credentials; they are in nothing that this says."""
+        ...
+
+
+class ElementFiles(Protocol):
+    """Files behind one kind of door."""
+
+    async def read(self, place: str, most: int) -> bytes | None:
+        """The file; None if it is not there. `Transient` if that cannot be said now, `Permanent` if it is larger than asked for."""
+        ...
+
+    async def remove(self, place: str) -> bool:
+        """Take a file away; whether it was there. `Transient` if that cannot be said now."""
+        ...
