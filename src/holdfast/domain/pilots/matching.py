@@ -1,0 +1,520 @@
+"""Which job a pilot gets: priority first, then the bytes that are already where it runs, then age.
+
+Beside that order three things are weighed. *waitForData*: a job is held back from a pilot without its data while an idle pilot elsewhere has more of it, for a bounded
+time, and never more jobs than there are such pilots. *The price*: where the cost of a transfer is known, a job is held back only for as long as the wait is
+cheaper than the transfer, and then also for a pilot that is busy but soon free. *Look-ahead*: jobs whose outputs will meet in one later job go to one place while its slots
+allow, so that the later job finds all of them there. While there is enough other work, a job whose place is busy is put aside for it: that costs nobody anything.
+
+One object, no clock, no randomness, no I/O: whoever drives it says what has happened and when, be it a server with waiting pilots or a simulation with a hundred
+thousand of them. Every question costs about the same however many pilots and jobs there are.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import islice
+
+from holdfast.domain.pilots.holdings import Holdings, Key
+from holdfast.domain.pilots.matching_policy import LOOK_AHEAD, MatchingPolicy, Sharing
+from holdfast.domain.pilots.meeting import Meet, Meeting, Meetings
+from holdfast.domain.pilots.places import Place, Shelves
+from holdfast.domain.pilots.waiting_jobs import Queue, Waiting, Wanted
+
+LOOK = 16
+"""Of the jobs that want one file, and of the places that have it, so many are weighed."""
+FILES = 64
+"""So many files that are both at a place and wanted are weighed for one request."""
+
+Fits = Callable[[Key], bool]
+"""Whether the asking pilot can run a job at all."""
+
+
+@dataclass(slots=True, eq=False)
+class _Pilot:
+    name: Key
+    place: Place
+    site: Place | None
+    idle: bool = False
+
+
+class Matching:
+    """All that waits and all who ask, in one server or one simulation."""
+
+    def __init__(self, policy: MatchingPolicy = LOOK_AHEAD, *, ordered: bool = True) -> None:
+        self.policy = policy
+        self.held = 0
+        """How often a job was held back."""
+        self._ordered = ordered
+        """Whether `take` is used; whoever keeps the order of the jobs elsewhere needs none here."""
+        self._near, self._far = Holdings(), Holdings()
+        self._jobs: dict[Key, Waiting] = {}
+        self._queues: dict[Key, Queue] = {}
+        self._by_priority: list[Queue] = []
+        self._pilots: dict[Key, _Pilot] = {}
+        self._idle: OrderedDict[Key, None] = OrderedDict()
+        self._places: dict[Key, Place] = {}
+        self._sites: dict[Key, Place] = {}
+        self._shelves = Shelves()
+        self._deadlines: list[tuple[float, int, Waiting]] = []
+        self._meetings = Meetings(policy.keep)
+        self._count = 0
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __contains__(self, job: Key) -> bool:
+        return job in self._jobs
+
+    def arrive(self, wanted: Wanted, now: float) -> None:
+        """A job waits from now on."""
+        if wanted.job in self._jobs:
+            return
+        queue = self._queue(wanted)
+        waiting = self._jobs[wanted.job] = Waiting(wanted, queue)
+        queue.add(waiting)
+        if self._ordered:
+            self._count += 1
+            queue.push(waiting, self._count)
+        if wanted.meet is not None and self.policy.ahead:
+            meeting = self._meetings.arrive(wanted.job, wanted.meet)
+            place = self._places.get(meeting.place) if meeting.place is not None else None
+            if place is not None:
+                self._keep_room(meeting, place)
+                self._keep_for(waiting, place, now)
+
+    def leave(self, job: Key) -> None:
+        """A job waits no more: it was cancelled, or someone else has it."""
+        waiting = self._remove(job)
+        if waiting is not None and waiting.wanted.meet is not None and self.policy.ahead:
+            meeting = self._meetings.leave(job, waiting.wanted.meet)
+            if meeting is not None:
+                self._let_room_go(meeting)
+
+    # -- pilots --------------------------------------------------------------------------------------------------
+
+    def join(self, pilot: Key, host: Key, site: Key | None = None) -> None:
+        """A pilot with one slot is there; one with more joins once for each of them, under different names."""
+        if pilot in self._pilots:
+            return
+        name = pilot if self.policy.sharing is Sharing.PILOT else host
+        place = self._places.get(name)
+        if place is None:
+            place = self._places[name] = Place(name)
+        place.slots += 1
+        far = None
+        if site is not None and self.policy.sites:
+            far = self._sites.get(site)
+            if far is None:
+                far = self._sites[site] = Place(site)
+        self._pilots[pilot] = _Pilot(pilot, place, far)
+        self._shelves.put(place)
+
+    def part(self, pilot: Key) -> None:
+        """A pilot is gone, with its cache."""
+        known = self._pilots.get(pilot)
+        if known is None:
+            return
+        self.busy(pilot)
+        del self._pilots[pilot]
+        place = known.place
+        self._near.forget(pilot, place.name)
+        if known.site is not None:
+            self._far.forget(pilot, known.site.name)
+        place.ends.pop(pilot, None)
+        place.slots -= 1
+        if place.slots <= 0:
+            self._places.pop(place.name, None)
+            for waiting in [*place.held.values(), *place.aside.values()]:
+                self._let_go(waiting)
+        self._shelves.put(place)
+
+    def idle(self, pilot: Key) -> None:
+        """A pilot has nothing to do."""
+        known = self._pilots[pilot]
+        if not known.idle:
+            known.idle = True
+            place = known.place
+            place.idle[pilot] = None
+            self._idle[pilot] = None
+            if place.ends:
+                place.ends.pop(pilot, None)
+            if known.site is not None:
+                known.site.idle[pilot] = None
+            if self.policy.ahead:
+                self._shelves.put(place)
+
+    def busy(self, pilot: Key, until: float | None = None) -> None:
+        """A pilot has something to do, perhaps until then."""
+        known = self._pilots[pilot]
+        place = known.place
+        if until is not None and self.policy.price is not None:
+            place.ends[pilot] = until
+        if known.idle:
+            known.idle = False
+            del self._idle[pilot]
+            del place.idle[pilot]
+            if len(place.held) > len(place.idle) + len(place.ends):
+                self._let_go(next(reversed(place.held.values())))
+            if known.site is not None:
+                del known.site.idle[pilot]
+                if len(known.site.held) > len(known.site.idle):
+                    self._let_go(next(reversed(known.site.held.values())))
+            if self.policy.ahead:
+                self._shelves.put(place)
+
+    def cached(self, pilot: Key, added: Iterable[tuple[Key, int]] = (), removed: Iterable[Key] = ()) -> None:
+        """What a pilot's cache has gained, with sizes in bytes, and what it has lost."""
+        if self.policy.sharing is Sharing.NONE:
+            return
+        known = self._pilots[pilot]
+        self._near.remove(pilot, known.place.name, removed)
+        self._near.add(pilot, known.place.name, added)
+        if known.site is not None:
+            self._far.remove(pilot, known.site.name, removed)
+            self._far.add(pilot, known.site.name, added)
+
+    def emptied(self, pilot: Key) -> None:
+        """Nothing is known of a pilot's cache any more."""
+        known = self._pilots[pilot]
+        self._near.forget(pilot, known.place.name)
+        if known.site is not None:
+            self._far.forget(pilot, known.site.name)
+
+    def gone(self, pilot: Key, file: Key) -> None:
+        """The last link to a file at a pilot's place is deleted."""
+        self._near.lose(self._pilots[pilot].place.name, file)
+
+    def knows(self, pilot: Key) -> bool:
+        return pilot in self._pilots
+
+    def present(self, pilot: Key, files: Iterable[Key]) -> int:
+        """How many bytes of these files are where a pilot runs."""
+        return self._near.bytes_at(self._pilots[pilot].place.name, files)
+
+    # -- choosing ------------------------------------------------------------------------------------------------
+
+    def take(self, pilot: Key, now: float, fits: Fits | None = None, until: float | None = None) -> Key | None:
+        """The best job for an idle pilot, given to it; None: it waits on."""
+        self.tick(now)
+        asker = self._pilots[pilot]
+        for queue in self._by_priority:
+            found = self._nearest(queue, asker, now, fits)
+            if found is None:
+                found = self._oldest(queue, asker, now, fits) or self._put_aside(queue, fits)
+            if found is not None:
+                self.give(found.wanted.job, pilot, now, until)
+                return found.wanted.job
+        return None
+
+    def pilot_for(self, job: Key, now: float) -> Key | None:
+        """The idle pilot that a waiting job should go to; None: nobody is idle. For whoever wakes pilots instead of letting them ask."""
+        waiting = self._jobs[job]
+        if not self._idle:
+            return None
+        place = waiting.place if waiting.place is not None and not waiting.aside else None
+        if place is None and waiting.wanted.files:
+            sizes = {
+                name: self._near.bytes_at(name, waiting.wanted.files)
+                for file in waiting.wanted.files
+                for name in islice(self._near.where(file), LOOK)
+                if self._places[name].ready
+            }
+            if sizes:
+                place = self._places[max(sizes, key=sizes.__getitem__)]
+        if place is not None and place.idle:
+            return next(iter(place.idle))
+        first = next(iter(self._idle))
+        if self._held(waiting, self._pilots[first], now) and waiting.place is not None and waiting.place.idle:
+            return next(iter(waiting.place.idle))
+        return first
+
+    def near(self, queue: Key, pilot: Key, now: float, fits: Fits | None = None) -> Key | None:
+        """Of one queue the job that should go to this pilot before all others: its data are here, or it is to meet others here."""
+        known = self._queues.get(queue)
+        if known is None or pilot not in self._pilots:
+            return None
+        found = self._nearest(known, self._pilots[pilot], now, fits)
+        return found.wanted.job if found is not None else None
+
+    def held_back(self, job: Key, pilot: Key, now: float) -> bool:
+        """Whether a pilot should not get a job now, because another one should."""
+        waiting = self._jobs.get(job)
+        return waiting is not None and pilot in self._pilots and self._held(waiting, self._pilots[pilot], now)
+
+    def put_aside(self, job: Key) -> bool:
+        """Whether a job that is held back may go to anyone who finds nothing else."""
+        waiting = self._jobs.get(job)
+        return waiting is None or waiting.place is None or waiting.aside
+
+    def give(self, job: Key, pilot: Key, now: float, until: float | None = None) -> None:
+        """A pilot has a job."""
+        waiting = self._remove(job)
+        self.busy(pilot, until)
+        if waiting is None or waiting.wanted.meet is None or not self.policy.ahead:
+            return
+        place = self._pilots[pilot].place
+        meeting = self._meetings.give(job, waiting.wanted.meet, now)
+        if meeting.place is None:
+            meeting.place = place.name
+            self._keep_room(meeting, place)
+            for fellow in list(islice(meeting.waiting, place.slots)):
+                other = self._jobs[fellow]
+                if other.place is None:
+                    self._keep_for(other, place, now)
+        self._let_room_go(meeting)
+
+    def ended(self, job: Key, now: float) -> None:
+        """An attempt at a job that was given away here has ended."""
+        if self.policy.ahead:
+            meeting = self._meetings.end(job, now)
+            if meeting is not None:
+                self._let_room_go(meeting)
+
+    def tick(self, now: float) -> None:
+        """Let go what was held back long enough, and forget old meetings."""
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][0] <= now:
+            waiting = heappop(deadlines)[2]
+            if waiting.place is not None:
+                self._let_go(waiting)
+        if self.policy.ahead:
+            for meeting in self._meetings.stale(now):
+                self._return_room(meeting)
+
+    def _nearest(self, queue: Queue, asker: _Pilot, now: float, fits: Fits | None) -> Waiting | None:
+        wanting = queue.wanting
+        place = asker.place
+        if wanting:
+            for have in (
+                self._near.at(place.name),
+                self._far.at(asker.site.name) if asker.site is not None and len(self._sites) > 1 else None,
+            ):
+                if have:
+                    few, many = (have, wanting) if len(have) < len(wanting) else (wanting, have)
+                    common = [file for file in few if file in many]
+                    if common and (found := self._most_bytes(queue, common[:FILES], have, asker, now, fits)):
+                        return found
+        best = None
+        for kept in (place.held, place.aside):
+            for waiting in kept.values():
+                older = best is None or waiting.wanted.age < best.wanted.age
+                if older and waiting.queue is queue and (fits is None or fits(waiting.wanted.job)):
+                    best = waiting
+        return best
+
+    def _most_bytes(
+        self, queue: Queue, files: list[Key], have: Mapping[Key, int], asker: _Pilot, now: float, fits: Fits | None
+    ) -> Waiting | None:
+        weighed: dict[Waiting, tuple[int, float, int]] = {}
+        for file in files:
+            for waiting in queue.wanting[file].first(LOOK):
+                if waiting not in weighed:
+                    wanted = waiting.wanted
+                    size = 0
+                    for one in wanted.files:
+                        if one in have:
+                            size += have[one]
+                    weighed[waiting] = (-size, wanted.age, len(weighed))
+        for waiting in weighed if len(weighed) == 1 else sorted(weighed, key=weighed.__getitem__):
+            if (fits is None or fits(waiting.wanted.job)) and not self._held(waiting, asker, now):
+                return waiting
+        return None
+
+    def _oldest(self, queue: Queue, asker: _Pilot, now: float, fits: Fits | None) -> Waiting | None:
+        order = queue.order
+        unfit: list[tuple[float, int, Waiting]] = []
+        found = None
+        while order:
+            waiting = order[0][2]
+            if waiting.gone or waiting.place is not None:
+                queue.pop()
+            elif fits is not None and not fits(waiting.wanted.job):
+                unfit.append(queue.pop())
+                if len(unfit) >= FILES:
+                    break
+            elif self._held(waiting, asker, now):
+                queue.pop()
+            else:
+                found = waiting
+                break
+        for entry in unfit:
+            heappush(order, entry)
+        return found
+
+    def _put_aside(self, queue: Queue, fits: Fits | None) -> Waiting | None:
+        """A job that is kept for someone who is busy: there is nothing else for the one who asks."""
+        for waiting in queue.aside.values():
+            if fits is None or fits(waiting.wanted.job):
+                return waiting
+        return None
+
+    # -- holding back --------------------------------------------------------------------------------------------
+
+    def _held(self, waiting: Waiting, asker: _Pilot, now: float) -> bool:
+        policy = self.policy
+        kept = waiting.place
+        if kept is not None:
+            return kept is not asker.place and kept is not asker.site
+        if not policy.wait:
+            return False
+        wanted = waiting.wanted
+        if wanted.meet is not None and policy.ahead:
+            meeting = self._meetings.of(wanted.meet)
+            better = self._meeting_place(wanted.meet, meeting, asker.place)
+            if better is not None:
+                return self._keep_for(waiting, better, now)
+            if meeting is not None and meeting.place == asker.place.name:
+                return False
+        if not wanted.files or policy.sharing is Sharing.NONE:
+            return False
+        if asker.site is not None and len(self._sites) > 1:
+            better, gain = self._better(wanted, asker.site, self._far, self._sites, now)
+            if better is not None and not self._near.bytes_at(asker.place.name, wanted.files):
+                return self._keep_for(waiting, better, now, gain)
+        better, gain = self._better(wanted, asker.place, self._near, self._places, now)
+        return better is not None and self._keep_for(waiting, better, now, gain)
+
+    def _better(
+        self, wanted: Wanted, mine: Place, holdings: Holdings, places: dict[Key, Place], now: float
+    ) -> tuple[Place | None, float | None]:
+        """A place with more of a job's data than ours where someone is free for it, and how long the wait for it may be."""
+        have = holdings.at(mine.name)
+        missing = [file for file in wanted.files if file not in have]
+        if not missing:
+            return None, None
+        here = holdings.bytes_at(mine.name, wanted.files)
+        best, most, busy, busiest = None, here, None, here
+        for file in missing:
+            for name in islice(holdings.where(file), LOOK):
+                place = places.get(name)
+                if place is None or place is mine:
+                    continue
+                there = holdings.bytes_at(name, wanted.files)
+                if there > most and self._free(place, there - here, now):
+                    best, most = place, there
+                elif there > busiest and self.policy.aside and len(place.aside) < place.slots:
+                    busy, busiest = place, there
+        price = self.policy.price
+        if best is None:
+            return busy, None
+        return best, price.saved(most - here) if price is not None else None
+
+    def _free(self, place: Place, more: int, now: float) -> bool:
+        """Whether someone there is idle, or by the price soon enough, for one job more than is kept for them already."""
+        spare = len(place.idle) - len(place.held)
+        price = self.policy.price
+        if price is None:
+            return spare > 0
+        gain = price.saved(more)
+        if gain <= 0 or spare > 0:
+            return gain > 0
+        return spare + sum(1 for end in place.ends.values() if end - now < gain) > 0
+
+    def _meeting_place(self, meet: Meet, meeting: Meeting | None, mine: Place) -> Place | None:
+        """Where a job should go rather than to whoever asks, so that it meets its fellows."""
+        if meeting is not None and meeting.place is not None:
+            place = self._places.get(meeting.place)
+            if place is None or place is mine:
+                return None
+            return place if place.ready or (self.policy.aside and len(place.aside) < place.slots) else None
+        room = meeting.meet.room if meeting is not None else meet.room
+        if room <= 1 or mine.slots - mine.kept >= room:
+            return None
+        return self._shelves.with_room(room)
+
+    def _keep_for(self, waiting: Waiting, place: Place, now: float, seconds: float | None = None) -> bool:
+        """Keep a job for a place; False if it was held back long enough already, or too much is kept there."""
+        policy = self.policy
+        if not policy.wait:
+            return False
+        if waiting.held_since is None:
+            waiting.held_since = now
+        until = waiting.held_since + policy.wait
+        job = waiting.wanted.job
+        if place.ready or (seconds is not None and place.ends):
+            if seconds is not None:
+                until = min(until, waiting.held_since + seconds)
+            if until <= now:
+                return False
+            place.held[job] = waiting
+            waiting.aside = False
+        else:
+            until = waiting.held_since + policy.aside
+            if until <= now or len(place.aside) >= place.slots:
+                return False
+            place.aside[job] = waiting.queue.aside[job] = waiting
+            waiting.aside = True
+        waiting.place = place
+        self.held += 1
+        self._count += 1
+        heappush(self._deadlines, (until, self._count, waiting))
+        if policy.ahead:
+            self._shelves.put(place)
+        return True
+
+    def _let_go(self, waiting: Waiting) -> None:
+        self._unkeep(waiting)
+        if self._ordered:
+            self._count += 1
+            waiting.queue.push(waiting, self._count)
+
+    def _unkeep(self, waiting: Waiting) -> None:
+        place = waiting.place
+        if place is None:
+            return
+        job = waiting.wanted.job
+        if waiting.aside:
+            del place.aside[job], waiting.queue.aside[job]
+        else:
+            del place.held[job]
+        waiting.place = None
+        if self.policy.ahead:
+            self._shelves.put(place)
+
+    # -- room for meetings ---------------------------------------------------------------------------------------
+
+    def _keep_room(self, meeting: Meeting, place: Place) -> None:
+        place.kept += meeting.meet.room - meeting.kept
+        meeting.kept = meeting.meet.room
+        self._shelves.put(place)
+
+    def _let_room_go(self, meeting: Meeting) -> None:
+        if not meeting.open and meeting.place is not None:
+            self._return_room(meeting)
+            if meeting.meet.of:
+                self._meetings.drop(meeting)
+
+    def _return_room(self, meeting: Meeting) -> None:
+        place = self._places.get(meeting.place) if meeting.place is not None else None
+        if place is not None and meeting.kept:
+            place.kept -= meeting.kept
+            self._shelves.put(place)
+        meeting.kept = 0
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    def _queue(self, wanted: Wanted) -> Queue:
+        name = wanted.queue if wanted.queue is not None else wanted.priority
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = Queue(name, wanted.priority)
+            self._by_priority.append(queue)
+            self._by_priority.sort(key=lambda one: -one.priority)
+        return queue
+
+    def _remove(self, job: Key) -> Waiting | None:
+        waiting = self._jobs.pop(job, None)
+        if waiting is None:
+            return None
+        self._unkeep(waiting)
+        queue = waiting.queue
+        queue.remove(waiting)
+        if not queue.many:
+            del self._queues[queue.name]
+            self._by_priority.remove(queue)
+        return waiting
