@@ -13,6 +13,8 @@ import threading
 
 from holdfast_pilot import __version__, libc
 from holdfast_pilot.announcement import announce
+from holdfast_pilot.cache import CacheSettings
+from holdfast_pilot.cache_policy import POLICIES
 from holdfast_pilot.control_group import usable_memory
 from holdfast_pilot.environment import Place, look_around
 from holdfast_pilot.payload import Surroundings
@@ -113,6 +115,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--max-jobs", type=int, metavar="N", help="end after N jobs")
     add("--idle-exit", type=float, metavar="S", help="end after S seconds without work")
+    add("--cache", metavar="DIR", help="keep files for the jobs to come here, on local disk")
+    add(
+        "--cache-space",
+        type=int,
+        default=10 * 1000**3,
+        metavar="BYTES",
+        help="space of this pilot for cached files and for the job that runs (10 GB)",
+    )
+    add("--cache-keep", type=int, metavar="BYTES", help="of that, what a running job needs (a fifth)")
+    add("--cache-policy", choices=sorted(POLICIES), default="lru", help="which cached files go first (lru)")
+    add(
+        "--cache-scope",
+        choices=("host", "pilot"),
+        default="host",
+        help="share the cache with the pilots of this host, or with nobody (host)",
+    )
+    add("--share", metavar="ADDRESS", help="serve cached files to pilots of other hosts at HOST or HOST:PORT")
     add("--version", action="version", version=__version__)
     add("-v", "--verbose", action="store_true", help="say more on stderr")
     return parser
@@ -211,7 +230,24 @@ def _settings(arguments: argparse.Namespace, token: str) -> Settings:
         claim_wait=min(30.0, max(0.0, arguments.claim_wait)),
         end_wait=arguments.end_wait,
         ca_file=arguments.ca_file,
+        cache=_cache_settings(arguments),
+        share=arguments.share,
         surroundings=Surroundings(grace=arguments.grace),
+    )
+
+
+def _cache_settings(arguments: argparse.Namespace) -> CacheSettings | None:
+    if arguments.cache is None:
+        if arguments.share is not None:
+            raise ValueError("--share needs --cache: there is nothing else to share")
+        return None
+    space = max(0, arguments.cache_space)
+    return CacheSettings(
+        folder=os.path.realpath(arguments.cache),
+        space=space,
+        keep=space // 5 if arguments.cache_keep is None else max(0, arguments.cache_keep),
+        policy=arguments.cache_policy,
+        shared=arguments.cache_scope == "host",
     )
 
 

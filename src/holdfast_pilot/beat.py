@@ -35,6 +35,7 @@ class Beat(threading.Thread):
         on_cancel: Callable[[str], None],
         on_drain: Callable[[], None],
         lease: Lease,
+        on_answer: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> None:
         super().__init__(name="beat", daemon=True)
         self._identity = identity
@@ -43,6 +44,7 @@ class Beat(threading.Thread):
         self._on_cancel = on_cancel
         self._on_drain = on_drain
         self._lease = lease
+        self._on_answer = on_answer
         self._link = ServerLink(ring)
         self._ended = threading.Event()
         self._counter = 0
@@ -91,3 +93,4 @@ class Beat(threading.Thread):
             self._on_cancel(str(claim))
         if answer.get("drain"):
             self._on_drain()
+        self._on_answer(answer)

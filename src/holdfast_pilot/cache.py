@@ -67,6 +67,7 @@ class Cache:
         self._report = report
         self._book = CacheBook(cache_size(settings.space, settings.keep), settings.policy)
         self._lock = threading.RLock()
+        self._settled = threading.Condition(self._lock)
         self._files: dict[str, _File] = {}
         self._names: dict[str, str] = {}
         self._held: dict[str, list[str]] = {}  # by claim
@@ -225,17 +226,33 @@ class Cache:
         if drafts:
             with self._lock:
                 self._drafts[claim] = drafts
+                for one in drafts:
+                    # The servers hear of them with the next request for work, which may go out before the commit is known
+                    # here: the jobs that read them shall come to this host.
+                    self._report.added(one.name, one.size)
 
     def settle(self, claim: str, *, committed: bool) -> None:
         """The servers have answered a job's end: its outputs are everybody's now, or nobody's."""
-        with self._lock:
-            drafts = self._drafts.pop(claim, [])
+        drafts = self._drafts.get(claim, [])
         for draft in drafts:
-            if committed:
-                self._enter(draft, claim=None, cost=1.0, brought=True, sure=True)
-            else:
+            if not committed:
                 with contextlib.suppress(OSError):
                     os.unlink(draft.path)
+            if not committed or not self._enter(draft, claim=None, cost=1.0, brought=True, sure=True):
+                with self._lock:
+                    if draft.name not in self._names:
+                        self._report.removed([draft.name])
+        if drafts:
+            with self._settled:
+                del self._drafts[claim]
+                self._settled.notify_all()
+
+    def await_output(self, name: str, seconds: float) -> None:
+        """Wait until it is settled whether a file counts that a job here has just made."""
+        with self._settled:
+            self._settled.wait_for(
+                lambda: all(one.name != name for drafts in self._drafts.values() for one in drafts), seconds
+            )
 
     # Holding and letting go
 

@@ -30,6 +30,7 @@ log = logging.getLogger("holdfast_pilot")
 CACHE, NEIGHBOUR, PEER, ELEMENT = "cache", "neighbour", "peer", "element"
 _LOCKS = 4096
 _LOOK_SECONDS = 0.02
+_COMMIT_SECONDS = 2.0  # between the servers' commit of a job and this pilot's knowing of it
 _PATIENCE = 900.0  # then two transfers of one file are the lesser evil
 
 
@@ -94,6 +95,7 @@ class CacheStaging:
     def _from_cache(self, name: str, given: dict[str, Any], target: str, claim: str) -> bool:
         size = given.get("bytes")
         assert self._cache is not None  # noqa: S101 - only asked with one
+        self._cache.await_output(name, _COMMIT_SECONDS)
         return self._cache.give(
             name, target, claim=claim, sha256=_digest(given), size=size if isinstance(size, int) else None
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, read_claim
 from holdfast_pilot.server_link import LinkError, ServerLink, ServerRing, UnavailableError
@@ -17,6 +17,7 @@ from holdfast_pilot.server_link import LinkError, ServerLink, ServerRing, Unavai
 if TYPE_CHECKING:
     from holdfast_pilot.held_claims import HeldClaims
     from holdfast_pilot.identity import Identity
+    from holdfast_pilot.pilot_cache import PilotCache
 
 log = logging.getLogger("holdfast_pilot")
 
@@ -38,6 +39,7 @@ class ClaimLoop(threading.Thread):
         may_claim: Callable[[], int],
         time_left: Callable[[], float | None],
         on_claimed: Callable[[list[ClaimedJob]], None],
+        cache: PilotCache | None = None,
     ) -> None:
         super().__init__(name="claims", daemon=True)
         self._identity = identity
@@ -46,6 +48,7 @@ class ClaimLoop(threading.Thread):
         self._may_claim = may_claim
         self._time_left = time_left
         self._on_claimed = on_claimed
+        self._cache = cache
         self._link = ServerLink(ring)
         self._ended = threading.Event()
 
@@ -91,9 +94,7 @@ class ClaimLoop(threading.Thread):
         ahead = self._held.ahead
         if ahead > 1:
             body["batch"] = ahead
-        answer = self._identity.call(
-            self._link, "POST", "/claims", body, timeout=self._wait + _ANSWER_MARGIN, everywhere=False
-        )
+        answer = self._ask(body)
         jobs = []
         for document in answer.get("claims") or []:
             try:
@@ -102,3 +103,18 @@ class ClaimLoop(threading.Thread):
                 log.error("a claim was passed over: %s", error)  # noqa: TRY400 - the line says it all
         if jobs:
             self._on_claimed(jobs)
+
+    def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Send a request for work, with what changed in the cache."""
+        report = None if self._cache is None else self._cache.request()
+        if report is not None:
+            body["cache"] = report
+        answer = None
+        try:
+            answer = self._identity.call(
+                self._link, "POST", "/claims", body, timeout=self._wait + _ANSWER_MARGIN, everywhere=False
+            )
+        finally:
+            if self._cache is not None and report is not None:
+                self._cache.answered(answer)
+        return answer

@@ -42,10 +42,12 @@ class Identity:
         enrol_token: str,
         registration: dict[str, Any],
         on_stranger: Callable[[], None] = lambda: None,
+        on_enrolled: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> None:
         self._ring = ring
         self._enrol_token = enrol_token
         self._registration = registration
+        self._on_enrolled = on_enrolled
         self._on_stranger = on_stranger  # called when no server will ever know this pilot again
         self._lock = threading.Lock()
         self._link = ServerLink(ring)
@@ -63,6 +65,10 @@ class Identity:
         """Register; gives the steady time at which the request was sent. Raises LinkError."""
         with self._lock:
             return self._enrol()
+
+    def tell(self, more: dict[str, Any]) -> None:
+        """Add to what registrations say."""
+        self._registration.update(more)
 
     def close(self) -> None:
         """Close the connection used for tokens."""
@@ -167,6 +173,7 @@ class Identity:
         )
         self._take(str(answer["token"]), answer.get("token_seconds"))
         self._ring.add(url for url in answer.get("servers") or [] if isinstance(url, str))
+        self._on_enrolled(answer)
         return sent
 
     def _take(self, token: str, seconds: object) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast_pilot import __version__
 from holdfast_pilot.beat import Beat
+from holdfast_pilot.cache import CacheSettings
 from holdfast_pilot.channel import Channel
 from holdfast_pilot.claim_loop import ClaimLoop
 from holdfast_pilot.clock import steady
@@ -22,6 +23,7 @@ from holdfast_pilot.identity import Identity
 from holdfast_pilot.lease import Lease
 from holdfast_pilot.log_orders import LogOrders
 from holdfast_pilot.payload import ClaimedJob, Outcome, Surroundings
+from holdfast_pilot.pilot_cache import PilotCache
 from holdfast_pilot.server_link import LinkError, RefusedError, ServerLink, ServerRing
 from holdfast_pilot.slot import Slot
 from holdfast_pilot.slot_end import TIME_OVER, TOLD_TO_STOP, make_end, unbegun
@@ -57,6 +59,8 @@ class Settings:
     end_wait: float = 60.0
     silence: float = 15.0
     ca_file: str | None = None
+    cache: CacheSettings | None = None
+    share: str | None = None  # the address at which cached files are served to other hosts; closed unless given
     surroundings: Surroundings = field(default_factory=Surroundings)
 
 
@@ -81,6 +85,7 @@ class Pilot:
             on_stranger=lambda: self.drain(
                 "the servers no longer know this pilot, and its enrolment secret is used up"
             ),
+            on_enrolled=lambda answer: self._cache.told(answer),
         )
         self._resources = {quantity: settings.resources.get(quantity, 0) for quantity in QUANTITIES}
         self._held = HeldClaims(
@@ -111,16 +116,19 @@ class Pilot:
     def run(self) -> int:
         """Live; gives the exit code. Raises EnrolmentRefusedError."""
         # What can fail on this machine fails before the servers count on the pilot.
+        self._cache = PilotCache(self._settings.cache, self._settings.share)
         self._guard = GuardLink(lambda: self.drain("no guard can be started"))
         folder = WorkFolder(self._settings.work)
         self._ends = Ends(self._ring, self._identity, folder.spool, on_settled=self._on_settled)
         self._ends.adopt(folder.adopt_leftovers())
+        self._identity.tell(self._cache.registration())
         try:
             enrolled_at = self._enrol()
             return 0 if enrolled_at is None else self._work(folder, enrolled_at)
         finally:
             self._guard.close()
             self._identity.close()
+            self._cache.close()
             folder.remove()
 
     def _work(self, folder: WorkFolder, enrolled_at: float) -> int:
@@ -140,6 +148,7 @@ class Pilot:
             on_cancel=self._cancel,
             on_drain=lambda: self.drain("ordered by the server"),
             lease=lease,
+            on_answer=self._cache.told,
         )
         slots = [self._slot(number, folder, lease) for number in range(settings.slots)]
         claims = ClaimLoop(
@@ -150,11 +159,13 @@ class Pilot:
             may_claim=self._may_claim,
             time_left=self._usable_time,
             on_claimed=self._on_claimed,
+            cache=self._cache,
         )
         channel.start()
         # Claims before the channel is open would be released with a death nobody could see.
         while not channel.opened.wait(0.1) and not self._draining.is_set():
             pass
+        self._cache.start()
         for thread in (beat, self._ends, *slots, claims):
             thread.start()
         self._watch(slots)
@@ -186,6 +197,7 @@ class Pilot:
             lease=lease,
             draining=self._draining.is_set,
             on_staged=self._say_begun,
+            cache=self._cache,
         )
 
     def _registration(self) -> dict[str, Any]:
@@ -264,6 +276,7 @@ class Pilot:
     def _on_settled(self, claim: str, result: str) -> None:
         if result != "committed":
             log.info("the end of claim %s was answered: %s", claim[:8], result)
+        self._cache.settled(claim, result)
         self._held.settle(claim)
 
     def _on_order(self, kind: str, body: dict[str, Any]) -> None:

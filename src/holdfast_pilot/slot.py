@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast_pilot.guard_link import GuardLink
     from holdfast_pilot.held_claims import Held, HeldClaims
     from holdfast_pilot.lease import Lease
+    from holdfast_pilot.pilot_cache import PilotCache
     from holdfast_pilot.work_folder import WorkFolder
 
 log = logging.getLogger("holdfast_pilot")
@@ -50,6 +51,7 @@ class Slot(threading.Thread):
         lease: Lease,
         draining: Callable[[], bool],
         on_staged: Callable[[ClaimedJob], None],
+        cache: PilotCache,
     ) -> None:
         super().__init__(name=f"slot-{number}", daemon=True)
         self._held = held
@@ -62,6 +64,7 @@ class Slot(threading.Thread):
         self._lease = lease
         self._draining = draining
         self._on_staged = on_staged
+        self._cache = cache
         self._calls = WarmCalls(
             held=held,
             guard=guard,
@@ -71,6 +74,7 @@ class Slot(threading.Thread):
             host=host,
             draining=draining,
             on_staged=on_staged,
+            cache=cache,
         )
 
     def run(self) -> None:
@@ -100,6 +104,7 @@ class Slot(threading.Thread):
         self._held.release(*(held for held, _ in ended))
         for held, end in ended:
             if held.has_folder:
+                self._cache.release(held.claim)
                 self._clear(held, end)
 
     def _clear(self, held: Held, end: dict[str, Any]) -> None:
@@ -186,7 +191,13 @@ class Slot(threading.Thread):
     def _stage(self, held: Held, folder: str) -> None:
         """Bring the inputs; the job starts only when all are there."""
         began = time.monotonic()
-        stage_in(held.job.inputs, folder, sequential=held.job.sequential, stopped=lambda: bool(held.stop_why))
+        stage_in(
+            held.job.inputs,
+            folder,
+            sequential=held.job.sequential,
+            stopped=lambda: bool(held.stop_why),
+            cache=self._cache.for_job(held),
+        )
         self._on_staged(held.job)
         log.debug("job %s: %d inputs in %.3f s", held.job.job, len(held.job.inputs), time.monotonic() - began)
 
@@ -215,4 +226,5 @@ class Slot(threading.Thread):
             manifest = commit_outputs(job, folder, patterns, self._outputs)
         except (OutputMissingError, OutputFailedError, BadClaimError, OSError) as error:
             return make_end(job, outcome, host=self._host, **output_facts(error))
+        self._cache.offer(job, folder, manifest)
         return make_end(job, outcome, reason="ok", host=self._host, manifest=as_document(manifest))

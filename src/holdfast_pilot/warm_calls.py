@@ -26,6 +26,7 @@ from holdfast_pilot.warm_runner import ROOM, RunnerStartError, WarmRunner, runne
 if TYPE_CHECKING:
     from holdfast_pilot.guard_link import GuardLink
     from holdfast_pilot.held_claims import Held, HeldClaims
+    from holdfast_pilot.pilot_cache import PilotCache
     from holdfast_pilot.work_folder import WorkFolder
 
 log = logging.getLogger("holdfast_pilot")
@@ -59,8 +60,10 @@ class WarmCalls:
         host: str,
         draining: Callable[[], bool],
         on_staged: Callable[[ClaimedJob], None],
+        cache: PilotCache,
     ) -> None:
         self._on_staged = on_staged
+        self._cache = cache
         self._held = held
         self._guard = guard
         self._folder = folder
@@ -251,7 +254,13 @@ class WarmCalls:
         own = held.has_folder = bool(patterns or job.inputs)
         folder = self._folder.job_folder(job.claim) if own else self._folder.job_place(job.claim)
         if job.inputs:
-            stage_in(job.inputs, folder, sequential=job.sequential, stopped=lambda: bool(held.stop_why))
+            stage_in(
+                job.inputs,
+                folder,
+                sequential=job.sequential,
+                stopped=lambda: bool(held.stop_why),
+                cache=self._cache.for_job(held),
+            )
             self._on_staged(job)
         request = {
             "claim": job.claim,
@@ -295,6 +304,7 @@ class WarmCalls:
         except (OutputMissingError, OutputFailedError, BadClaimError, OSError) as error:
             self._deliver(held, deliver, outcome, **output_facts(error))
         else:
+            self._cache.offer(job, self._folder.job_place(job.claim), manifest)
             place = as_document(manifest)
             result = answer["result"]
             self._deliver(held, deliver, outcome, reason="ok", words=words, manifest=place, result=result)
