@@ -1,0 +1,67 @@
+"""A Slurm of a test's own, whose parts it may kill: started by `scripts/servers` in a folder of its own, beside any other."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.servers import SCRIPT
+
+from holdfast.adapters.slurm.batch import SlurmBatch
+from holdfast.adapters.system.commands import SystemCommands
+
+NODES = 3
+CPUS = 4
+
+
+class OwnSlurm:
+    """Three nodes with four slots each."""
+
+    def __init__(self, folder: Path) -> None:
+        # Its accounting runs as another user, who must be able to walk there.
+        folder.chmod(0o755)
+        self.folder = folder
+        self.conf = folder / "clients.conf"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "HOLDFAST_SERVERS_DIR": str(self.folder), "SLURM_CONF": str(self.conf)}
+
+    def start(self) -> None:
+        self.order("start", "slurm", "--nodes", str(NODES), "--cpus", str(CPUS))
+        # The commands go on trying for so long before they say that there is no controller.
+        text = (self.folder / "slurm" / "etc" / "slurm.conf").read_text()
+        self.conf.write_text(re.sub(r"(?m)^MessageTimeout=.*$", "MessageTimeout=2", text))
+
+    def order(self, *words: str) -> str:
+        done = subprocess.run([SCRIPT, *words], env=self.environment, text=True, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def slurm(self, *command: str) -> str:
+        """One of Slurm's own commands."""
+        done = subprocess.run(command, env=self.environment, text=True, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def batch(self) -> SlurmBatch:
+        return SlurmBatch(SystemCommands(), self.environment)
+
+    def saved(self) -> None:
+        """Wait until the controller has written down what it knows: what is newer a kill makes it forget."""
+        state = Path(self.folder, "slurm", "state", "job_state")
+        now = time.time()
+        until(lambda: state.exists() and state.stat().st_mtime > now, 30, "the controller saves its jobs")
+
+
+def until(true: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {seconds:g} s: {what}")
+        time.sleep(0.1)
