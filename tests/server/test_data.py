@@ -221,3 +221,39 @@ def _written(folder: Path, files: dict[str, bytes]) -> dict[str, Any]:
     (folder / "manifest.json").write_bytes(text)
     size = sum(map(len, files.values()))
     return {"sha256": hashlib.sha256(text).hexdigest(), "files": len(files), "bytes": size}
+
+
+async def test_a_replica_that_failed_is_tried_last_by_the_jobs_after_it(own_domain: Domain, tenant: str) -> None:
+    async with own_domain.server(storage=STORAGE) as server:
+        ada = server.person("submitter", tenant=tenant)
+        pilot = await ScriptedPilot.register(server, tenant, element="near")
+        wanted = [{"name": "a", "source": "lfn:/data/x"}]
+
+        async def order() -> list[str]:
+            await submit_one(ada, command=["true"], inputs=wanted)
+            claim = await pilot.claim_one()
+            (told,) = claim["inputs"]
+            failed = [{"file": "lfn:/data/x", "name": "a", "element": "far", "failed": ["near: HTTP 404", "far: slow"]}]
+            await pilot.end(claim, staging=failed)
+            return [one["element"] for one in told["from"]]
+
+        assert await order() == ["near", "near", "far"]
+        assert await order() == ["far", "near", "near"]
+        found = (await ada.get("/v1/files/where", params={"name": "lfn:/data/x"})).json()["replicas"]
+        assert [(one["element"], one["bad"], one["why"]) for one in found] == [
+            ("far", False, ""),
+            ("near", True, "HTTP 404"),
+        ]
+
+
+async def test_nobody_commits_what_lies_in_anothers_folder(own_domain: Domain, tenant: str, tmp_path: Path) -> None:
+    here = [{**STORAGE[1], "path": str(tmp_path)}]
+    async with own_domain.server(storage=here) as server:
+        ada = server.person("submitter", tenant=tenant)
+        job = await submit_one(ada, command=["true"], outputs=["*.txt"])
+        pilot = await ScriptedPilot.register(server, tenant, site="there")
+        claim = await pilot.claim_one()
+        manifest = _written(tmp_path / "out/other/j-1/0.1.aa", {"a.txt": b"secret"})
+        await pilot.end(claim, manifest=manifest | {"path": "element:far/out/other/j-1/0.1.aa/manifest.json"})
+        shown = (await ada.get(f"/v1/jobs/{job}")).json()
+        assert (shown["state"], shown["last"]["error"], shown["winner"]) == ("failed", "bad-manifest", None)

@@ -18,7 +18,7 @@ from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, Stat
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.formats.job_json import ending_to_json
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import Transient
+from holdfast.ports.errors import PortError, Transient
 from holdfast.ports.job_store import JobStore, Record, Stored
 from holdfast.services.note_leftovers import Cleanup
 from holdfast.services.write_checked import Answer, Missing, Settled, Wish, Writer
@@ -83,6 +83,8 @@ class EndJobs:
     """Handles the faults among them, each with what the attempt printed, before their pilots are told; None: their own retry policy does, in the same write."""
     left_behind: Callable[[Sequence[tuple[JobDocument, str, Cleanup]]], Awaitable[None]] | None = None
     """Notes what attempts left behind, each by its claim; None: nobody does."""
+    staged: Callable[[str, Sequence[Mapping[str, object]]], Awaitable[None]] | None = None
+    """Notes which sources of files failed; None: nobody does."""
     troubled: Callable[[str], None] = lambda _text: None
     """Told why faults could not be handled at once; they stay due."""
     _queue: list[_Asked] = field(default_factory=list)
@@ -145,6 +147,7 @@ class EndJobs:
             return
         answers = await self.writer.write([self._wish(one) for one in batch])
         await self._hand_over(batch, answers)
+        await self._note_sources(batch)
         try:
             await self._note_leftovers(batch, answers)
         except Transient as error:
@@ -179,6 +182,18 @@ class EndJobs:
                 await self.faulted(faults)
             except Exception as error:
                 self.troubled(f"{len(faults)} fault(s) stay due: {type(error).__name__}: {error}")
+
+    async def _note_sources(self, batch: Sequence[_Asked]) -> None:
+        """Which replica failed is a help for the jobs to come, and worth no end."""
+        if self.staged is None:
+            return
+        for one in batch:
+            # A full disk says nothing about where the file came from.
+            if one.report.ending.reason != "disk" and any(entry.get("failed") for entry in one.report.staging):
+                try:
+                    await self.staged(one.tenant, one.report.staging)
+                except PortError as error:
+                    self.troubled(f"a failed source is not noted: {error}")
 
     async def _note_leftovers(self, batch: Sequence[_Asked], answers: Sequence[Answer]) -> None:
         """What could not be cleared away changes nothing about how a job ended; it is told to whoever looks after the host."""

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.apps.server.desk import Desk
 from holdfast.domain.data.replica import Viewpoint
 from holdfast.domain.data.storage_element import StorageElement
-from holdfast.ports.job_store import Stored
+from holdfast.domain.jobs.job_document import Token
 
 Json = dict[str, Any]
 
@@ -27,9 +27,6 @@ def outputs_of(desk: Desk, view: Viewpoint) -> Json | None:
     }
 
 
-def attempt_folder(element: StorageElement, stored: Stored) -> str:
-    """The folder on an element that belongs to the present attempt of a job alone."""
-    document = stored.document
-    assert document.claim is not None  # noqa: S101 - the caller looked
-    last = f"{document.generation}.{document.attempt}.{document.claim.id[:8]}"
-    return f"{element.outputs}/{document.tenant}/{document.id}/{last}"
+def attempt_folder(element: StorageElement, tenant: str, job: str, token: Token, claim: str) -> str:
+    """The folder on an element that belongs to one attempt of a job alone."""
+    return f"{element.outputs}/{tenant}/{job}/{token.generation}.{token.attempt}.{claim[:8]}"

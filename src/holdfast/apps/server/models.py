@@ -131,6 +131,7 @@ class PilotIn(Model):
     time_left: float | None = Field(default=None, ge=0, le=1e9)
     batch_job: Annotated[Name, Field(max_length=200)] | None = None
     version: Annotated[str, Field(max_length=64), AfterValidator(_name)] = ""
+    element: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9._-]*$")] = ""
     launch: Launch = ""
     nonce: Nonce | None = None
 

@@ -20,7 +20,7 @@ from holdfast.apps.server.answers import (
     errors,
 )
 from holdfast.apps.server.claim_inputs import inputs_of
-from holdfast.apps.server.claim_outputs import outputs_of
+from holdfast.apps.server.claim_outputs import attempt_folder, outputs_of
 from holdfast.apps.server.desk import AnEnroller, Desk, LatePilot, PilotCaller, TheDesk, settled
 from holdfast.apps.server.enrolment_routes import let_in
 from holdfast.apps.server.event_stream import EventStream, event, while_wanted
@@ -41,6 +41,7 @@ from holdfast.ports.job_store import JobQuery, Record, Stored, Written
 from holdfast.services.end_jobs import EndReport
 from holdfast.services.hold_channels import Channel
 from holdfast.services.note_leftovers import Cleanup
+from holdfast.services.reach_elements import element_path
 
 router = APIRouter(prefix="/v1/pilots", tags=["pilots"])
 PING = 5.0
@@ -79,6 +80,7 @@ async def register(desk: TheDesk, who: AnEnroller, body: PilotIn) -> Response:
         batch_job=body.batch_job,
         version=body.version,
         launch=body.launch,
+        extra={"element": body.element} if body.element else {},
     )
     if not isinstance(await parts.pilots.put_pilot(pilot, None), Written) and not await _known(desk, name, tenant):
         raise Problem(503, "the pilot could not be stored; register again")
@@ -224,11 +226,24 @@ def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None, 
 @router.post("/{pilot}/ends", response_model=EndResultsOut, responses=errors(body=True))
 async def ends(desk: TheDesk, who: PilotCaller, pilot: str, body: EndsIn) -> Response:
     """Bring the ends of attempts."""
-    reports = [_report(one) for one in body.ends]
+    reports = [_report(_believed(desk, who.tenant, one)) for one in body.ends]
     results = await desk.services.ends.end(reports, pilot=pilot, tenant=who.tenant)
     return json_answer(
         {"results": [{"claim": one.claim, "result": one.result.value, "detail": one.detail} for one in results]}
     )
+
+
+def _believed(desk: Desk, tenant: str, end: EndIn) -> EndIn:
+    """An end whose manifest is on a storage element is believed only if it is in the attempt's own folder: nobody commits what is another's."""
+    where = element_path(end.manifest.path) if end.manifest is not None else None
+    if where is None:
+        return end
+    element = desk.services.parts.elements.elements.get(where.element)
+    own = attempt_folder(element, tenant, end.job, Token(end.generation, end.attempt), end.claim) if element else None
+    if own is not None and where.path == f"{own}/manifest.json":
+        return end
+    words = {"outcome": "fault", "reason": "output-failed", "error": "bad-manifest", "stage": "staging-out"}
+    return end.model_copy(update={"manifest": None, **words})
 
 
 def _report(end: EndIn) -> EndReport:

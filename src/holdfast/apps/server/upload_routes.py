@@ -35,7 +35,7 @@ async def uploads(desk: TheDesk, who: PilotCaller, pilot: str, body: UploadsIn) 
     ]
     if wrong:
         raise Problem(422, f"{len(wrong)} path(s) are wrong", wrong[:100])
-    folder = attempt_folder(element, stored)
+    folder = attempt_folder(element, who.tenant, body.job, stored.document.token, body.claim)
     paths = {one.path: f"{folder}/{one.path}" for one in body.files}
     try:
         signed = elements.uploads(element.name, list(paths.values()))

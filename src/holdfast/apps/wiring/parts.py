@@ -52,6 +52,7 @@ from holdfast.services.lease_brakes import LeaseBrakes
 from holdfast.services.mend_jobs import MendJobs
 from holdfast.services.order_engines import OrderEngines
 from holdfast.services.reach_elements import ReachElements
+from holdfast.services.read_results import ReadResults
 from holdfast.services.relay_ends import RelayEnds
 from holdfast.services.release_claims import ReleaseClaims
 from holdfast.services.rule_cache import RuleCache
@@ -109,6 +110,7 @@ def make_parts(settings: Settings) -> Parts:
     store, slips = stores.jobs, stores.slips
     clock, ids = SystemClock(), RandomIds()
     writer = CheckedWriter(store)
+    elements = reach_elements(settings)
     engine = relay = None
     if settings.temporal:
         # Takes a second to import, so only those pay for it who run cases.
@@ -122,14 +124,13 @@ def make_parts(settings: Settings) -> Parts:
             store,
             slips,
             engine,
-            FlowEnds(SharedResults(settings.outputs)),
+            FlowEnds(ReadResults(SharedResults(settings.outputs), elements)),
             clock,
             every=settings.relay_every,
             patience=settings.relay_patience,
             troubled=lambda text: log.warning("ends wait", detail=text),
         )
         writer.listeners.append(relay.notice)
-    elements = reach_elements(settings)
     flows = KeepFlows(store, clock)
     exlets = KeepExlets(slips, flows, clock, settings.ladder_book)
     # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.

@@ -31,10 +31,12 @@ from holdfast.services.keep_sites import KeepSites
 from holdfast.services.measure_demand import MeasureDemand
 from holdfast.services.note_failed_checks import NoteFailedChecks
 from holdfast.services.note_leftovers import NoteLeftovers
+from holdfast.services.note_replicas import NoteReplicas
 from holdfast.services.open_sessions import OpenSessions
 from holdfast.services.promote_rules import PromoteRules
 from holdfast.services.propose_rules import ProposeRules
 from holdfast.services.read_outputs import ReadOutputs
+from holdfast.services.read_results import ReadResults
 from holdfast.services.replay_rules import ReplayRules
 from holdfast.services.rule_cache import RuleCache
 from holdfast.services.steer_jobs import SteerJobs
@@ -59,6 +61,7 @@ class ServerParts:
             clock,
             faulted=parts.faults.handle,
             left_behind=NoteLeftovers(store, parts.incidents, clock).note,
+            staged=NoteReplicas(parts.catalogue, store, clock).note if parts.elements.elements else None,
             troubled=lambda text: log.warning("faults wait", detail=text),
         )
         self.follow = FollowJobs(store, clock, alone=lambda: len(self.beats.alive) <= 1)
@@ -89,7 +92,7 @@ class ServerParts:
         self.launches = KeepLaunches(parts.slips, clock)
         self.demand = MeasureDemand(store, parts.pilots, self.launches, clock)
         self.failed_checks = NoteFailedChecks(store, clock)
-        self.case_outputs = FindOutputs(store, SharedResults(parts.settings.outputs))
+        self.case_outputs = FindOutputs(store, ReadResults(SharedResults(parts.settings.outputs), parts.elements))
         self.worklets = BindWorklets(parts.slips, parts.flows, choose_worklets(parts))
         self.gates = KeepGates(parts.slips, changed=self.claims.windows.look_anew)
         self.claims.windows.gated = self.gates.gated
