@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from holdfast_pilot.clock import steady
 
@@ -35,6 +35,7 @@ class Held:
         self.log_path = ""
         self.has_folder = not job.warm  # calls of functions mostly need none
         self.given_back = False  # taken from behind a long call
+        self.staged: list[dict[str, Any]] = []  # how its inputs came
         self.stop_call: Callable[[Held, str], None] | None = None  # how a call in a runner is stopped
 
     @property

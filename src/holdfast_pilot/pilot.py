@@ -25,8 +25,10 @@ from holdfast_pilot.log_orders import LogOrders
 from holdfast_pilot.payload import ClaimedJob, Outcome, Surroundings
 from holdfast_pilot.pilot_cache import PilotCache
 from holdfast_pilot.server_link import LinkError, RefusedError, ServerLink, ServerRing
+from holdfast_pilot.single_flight import SingleFlight
 from holdfast_pilot.slot import Slot
 from holdfast_pilot.slot_end import TIME_OVER, TOLD_TO_STOP, make_end, unbegun
+from holdfast_pilot.stager import Stager
 from holdfast_pilot.work_folder import WorkFolder
 
 log = logging.getLogger("holdfast_pilot")
@@ -119,6 +121,9 @@ class Pilot:
         self._cache = PilotCache(self._settings.cache, self._settings.share)
         self._guard = GuardLink(lambda: self.drain("no guard can be started"))
         folder = WorkFolder(self._settings.work)
+        flight = SingleFlight(os.path.join(self._settings.work, "flights"))
+        flight.clear_old()
+        self._stager = Stager(flight, cache_for=lambda held: self._cache.for_job(held))
         self._ends = Ends(self._ring, self._identity, folder.spool, on_settled=self._on_settled)
         self._ends.adopt(folder.adopt_leftovers())
         self._identity.tell(self._cache.registration())
@@ -195,6 +200,7 @@ class Pilot:
             surroundings=self._settings.surroundings,
             host=self._settings.host,
             lease=lease,
+            stager=self._stager,
             draining=self._draining.is_set,
             on_staged=self._say_begun,
             cache=self._cache,

@@ -17,7 +17,7 @@ from holdfast_pilot.outputs import (
 )
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings, make_payload, safe_part
 from holdfast_pilot.slot_end import EXECUTING, STOPPED, make_end, unbegun, with_cleanup
-from holdfast_pilot.staging import StagingError, StoppedError, stage_in
+from holdfast_pilot.staging import StagingError, StoppedError, most_telling
 from holdfast_pilot.warm_calls import WarmCalls
 from holdfast_pilot.warm_runner import runner_key
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast_pilot.held_claims import Held, HeldClaims
     from holdfast_pilot.lease import Lease
     from holdfast_pilot.pilot_cache import PilotCache
+    from holdfast_pilot.stager import Stager
     from holdfast_pilot.work_folder import WorkFolder
 
 log = logging.getLogger("holdfast_pilot")
@@ -49,6 +50,7 @@ class Slot(threading.Thread):
         surroundings: Surroundings,
         host: str,
         lease: Lease,
+        stager: Stager,
         draining: Callable[[], bool],
         on_staged: Callable[[ClaimedJob], None],
         cache: PilotCache,
@@ -62,6 +64,7 @@ class Slot(threading.Thread):
         self._surroundings = surroundings
         self._host = host
         self._lease = lease
+        self._stager = stager
         self._draining = draining
         self._on_staged = on_staged
         self._cache = cache
@@ -72,6 +75,7 @@ class Slot(threading.Thread):
             outputs=outputs,
             surroundings=surroundings,
             host=host,
+            stager=stager,
             draining=draining,
             on_staged=on_staged,
             cache=cache,
@@ -97,6 +101,9 @@ class Slot(threading.Thread):
 
     def _hand_on(self, ended: list[tuple[Held, dict[str, Any]]]) -> None:
         """Keep ends until they are delivered, and make room."""
+        for held, end in ended:
+            if held.staged:
+                end["staging"] = most_telling(held.staged)
         try:
             self._ends.put([end for _, end in ended])
         except Exception:
@@ -191,13 +198,7 @@ class Slot(threading.Thread):
     def _stage(self, held: Held, folder: str) -> None:
         """Bring the inputs; the job starts only when all are there."""
         began = time.monotonic()
-        stage_in(
-            held.job.inputs,
-            folder,
-            sequential=held.job.sequential,
-            stopped=lambda: bool(held.stop_why),
-            cache=self._cache.for_job(held),
-        )
+        self._stager.bring(held, folder)
         self._on_staged(held.job)
         log.debug("job %s: %d inputs in %.3f s", held.job.job, len(held.job.inputs), time.monotonic() - began)
 

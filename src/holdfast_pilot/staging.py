@@ -1,53 +1,39 @@
 """Staging in: the inputs of a job, brought into its folder before it starts.
 
 Every file is checked against the size and digest that are known of it, by whoever asked for the job or by the manifest of the
-job that made it. What goes wrong is told by file and by cause: not there, not as it should be, not to be reached, no space.
+job that made it. It may be had from several places, which are tried in their order. What goes wrong is told by file and by cause: not there, not
+as it should be, not to be reached, no space.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import http.client
-import ipaddress
 import json
 import os
-import random
-import socket
-import ssl
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, BinaryIO, Callable
-from urllib.parse import unquote, urlsplit
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Callable
 
+from holdfast_pilot.bring import bring, said
 from holdfast_pilot.slot_end import symbol
+from holdfast_pilot.transfer import Brought, Journey, Place, StagingError, StoppedError, Terms
 
-_PIECE = 1 << 20
-_TIMEOUT = 30.0
-_TRIES = 3
+if TYPE_CHECKING:
+    from holdfast_pilot.single_flight import SingleFlight
+
+__all__ = ["Fetch", "InputCache", "StagingError", "StoppedError", "stage_in"]
+
 _AT_ONCE = 4
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM)
+_MOST_TOLD = 50
 
 Fetch = Callable[[], "tuple[int, str]"]
 """Brings an input to its target from its source; gives its size and SHA-256."""
 InputCache = Callable[["dict[str, Any]", str, Fetch], str]
 """Brings an input to its target without its source if it can; gives where it came from."""
-
-
-class StagingError(Exception):
-    """An input could not be brought; the reason is the fault's."""
-
-    def __init__(self, reason: str, words: str, *, again: bool = False, error: str = "", file: str = "") -> None:
-        super().__init__(words)
-        self.reason = reason
-        self.error = error  # as the system or the server calls it: ENOENT, HTTP 404
-        self.file = file  # the input
-        self.again = again  # whether the same transfer may go better in a moment
-
-
-class StoppedError(Exception):
-    """The job was stopped meanwhile."""
+Note = Callable[["dict[str, Any]"], None]
+"""Takes what is to be told of one input in the end of the job."""
 
 
 def stage_in(
@@ -58,197 +44,165 @@ def stage_in(
     stopped: Callable[[], bool],
     ca_file: str | None = None,
     cache: InputCache | None = None,
+    flight: SingleFlight | None = None,
+    note: Note | None = None,
 ) -> None:
     """Bring all inputs into the folder; raises StagingError for the first in order that cannot be brought."""
     given_up = threading.Event()
 
-    def bring(given: dict[str, Any]) -> None:
+    def one(given: dict[str, Any]) -> None:
         try:
-            transfer = _Transfer(given, folder, lambda: given_up.is_set() or stopped(), ca_file)
+            journey = Journey(Terms.read(given.get("transfer")), lambda: given_up.is_set() or stopped(), ca_file)
+            transfer = Transfer(given, folder, journey, flight=flight, peers=cache is None)
             if cache is None or given.get("refused") or given.get("missing"):
                 transfer.run()
             else:
-                cache(given, transfer.target, transfer.run)
+                transfer.where = cache(given, transfer.target, transfer.run)
+        except StagingError as error:
+            given_up.set()
+            if note is not None:
+                note(_told(given, None, "", error.failed))
+            raise
         except BaseException:
             given_up.set()
             raise
+        if note is not None:
+            note(_told(given, transfer.brought, transfer.where, ()))
 
     if sequential or len(inputs) == 1:
         for given in inputs:
-            bring(given)
+            one(given)
         return
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="staging") as pool:
-        errors = [future.exception() for future in [pool.submit(bring, given) for given in inputs]]
+        errors = [future.exception() for future in [pool.submit(one, given) for given in inputs]]
     found = [error for error in errors if error is not None]
     # One that was given up because another failed is not the cause.
     for error in sorted(found, key=lambda one: isinstance(one, StoppedError)):
         raise error
 
 
-class _Transfer:
-    """One input on its way."""
+def most_telling(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As much as an end may say: what went wrong before what went well."""
+    return sorted(told, key=lambda one: (bool(one.get("from")), not one.get("failed")))[:_MOST_TOLD]
 
-    def __init__(self, given: dict[str, Any], folder: str, stopped: Callable[[], bool], ca_file: str | None) -> None:
+
+def _told(given: dict[str, Any], brought: Brought | None, where: str, failed: tuple[str, ...]) -> dict[str, Any]:
+    told: dict[str, Any] = {"file": str(given.get("file") or ""), "name": str(given.get("name"))[:1000]}
+    if where:
+        told["from"] = where
+    if brought is not None:
+        told.update(
+            kind=brought.kind,
+            element=brought.element,
+            bytes=brought.bytes,
+            seconds=round(brought.seconds, 6),
+            tries=brought.tries,
+        )
+        failed = brought.failed
+    if failed:
+        told["failed"] = list(failed)[-20:]
+    return {name: value for name, value in told.items() if value != ""}
+
+
+class Transfer:
+    """One input on its way; needs no job."""
+
+    def __init__(
+        self,
+        given: dict[str, Any],
+        folder: str,
+        journey: Journey,
+        *,
+        flight: SingleFlight | None = None,
+        peers: bool = True,
+    ) -> None:
         self._given = given
-        self._stopped = stopped
-        self._ca_file = ca_file
+        self._journey = journey
+        self._flight = flight
+        self._peers = peers  # whether other hosts' caches are still to be asked
         self._name = str(given.get("name"))
         self._source = str(given.get("source"))
         self.target = _inside(folder, self._name)
-        self._kept = (0, "")
-        size, digest = given.get("bytes"), given.get("sha256")
-        self._length: str | None = None  # as a web server announces it
-        self._size: int | None = size if isinstance(size, int) else None
-        self._sha256: str | None = digest if isinstance(digest, str) else None
+        self.brought: Brought | None = None
+        self.where = "element"
 
     def run(self) -> tuple[int, str]:
-        wait = 0.2
-        for left in range(_TRIES - 1, -1, -1):
-            try:
-                self._bring()
-            except StagingError as error:
-                if not left or not error.again:
-                    raise
-                threading.Event().wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
-                wait *= 4
-            else:
-                break
-        return self._kept
+        """Bring it from where it is; gives its size and SHA-256."""
+        began = time.monotonic()
+        try:
+            brought = self._run()
+        except StagingError as error:
+            words = f"input {self._name} from {self._source}: {error}"
+            raise StagingError(error.reason, words, error=error.error, file=self._name, failed=error.failed) from error
+        except StoppedError:
+            raise StoppedError(self._name) from None
+        self.brought = replace(brought, seconds=time.monotonic() - began)
+        self.where = brought.origin
+        return brought.bytes, brought.sha256
 
-    def _bring(self) -> None:
+    def _run(self) -> Brought:
         given = self._given
         if given.get("refused"):
-            raise self._error("policy", str(given["refused"]))
+            raise StagingError("policy", str(given["refused"]))
         if given.get("missing"):
-            raise self._error("data-missing", str(given["missing"]))
-        if isinstance(given.get("manifest"), dict):
-            self._from_manifest(given["manifest"], str(given.get("path")))
-        elif self._source.startswith(("http:", "https:")):
-            self._from_web()
-        else:
-            path = unquote(urlsplit(self._source).path) if self._source.startswith("file:") else self._source
-            self._from_file(path)
+            raise StagingError("data-missing", str(given["missing"]))
+        places, size, sha256 = self._places()
 
-    def _error(self, reason: str, words: str, *, again: bool = False, error: str = "") -> StagingError:
-        words = f"input {self._name} from {self._source}: {words}"
-        return StagingError(reason, words, again=again, error=error, file=self._name)
+        def fetch(target: str) -> Brought:
+            return bring(places, target, self._journey, size=size, sha256=sha256)
 
-    def _from_manifest(self, manifest: dict[str, Any], path: str) -> None:
-        """An output of another job, as its manifest describes it."""
-        place = str(manifest.get("path"))
-        try:
-            with open(place, "rb") as source:
-                content = source.read()
-        except OSError as error:
-            words = f"the manifest {place} cannot be read: {error.strerror}"
-            raise self._error("data-missing", words, error=symbol(error)) from error
-        if hashlib.sha256(content).hexdigest() != manifest.get("sha256"):
-            raise self._error("data-corrupt", f"{place} is not the manifest that was committed")
-        for known in json.loads(content)["files"]:
-            if known["path"] == path:
-                self._size, self._sha256 = known["bytes"], known["sha256"]
-                self._from_file(os.path.join(os.path.dirname(place), path))
-                return
-        raise self._error("data-missing", "the job has no output of this name")
-
-    def _from_file(self, path: str) -> None:
-        try:
-            source = open(path, "rb", buffering=0)  # noqa: SIM115 - closed below; what fails here is the source
-        except OSError as error:
-            reason = "data-missing" if error.errno in _NOT_THERE else "transfer"
-            raise self._error(reason, error.strerror or str(error), error=symbol(error)) from error
-        with source:
-            self._keep(source)
-
-    def _from_web(self) -> None:
-        parts = urlsplit(self._source)
-        host, secure = parts.hostname or "", parts.scheme == "https"
-        try:
-            port = parts.port or (443 if secure else 80)
-            address = self._address(host, port)
-            connection = _connection(host, address, port, secure=secure, ca_file=self._ca_file)
-            try:
-                target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-                connection.request("GET", target, headers={"Host": parts.netloc, "Accept-Encoding": "identity"})
-                answer = connection.getresponse()
-                self._judge(answer)
-                self._length = answer.getheader("Content-Length")
-                self._keep(answer)
-            finally:
-                connection.close()
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            name = symbol(error) if isinstance(error, OSError) else ""
-            raise self._error("transfer", f"{type(error).__name__}: {error}", again=True, error=name) from error
-
-    def _judge(self, answer: http.client.HTTPResponse) -> None:
-        status = answer.status
-        if status in (404, 410):
-            raise self._error("data-missing", f"the server answered {status}", error=f"HTTP {status}")
-        if status != 200:
-            # A redirect could lead anywhere, so none is followed.
-            again = status >= 500 or status == 429
-            raise self._error("transfer", f"the server answered {status}", again=again, error=f"HTTP {status}")
-
-    def _address(self, host: str, port: int) -> str:
-        """The address to call; every one that the name stands for must be allowed."""
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = [str(one[4][0]) for one in found]
-        if self._given.get("private") is not True:
-            for address in addresses:
-                if not ipaddress.ip_address(address).is_global:
-                    raise self._error("policy", f"{host} is {address}, which is not a public address")
-        return addresses[0]
-
-    def _keep(self, source: BinaryIO | http.client.HTTPResponse | Any) -> None:
-        """Write what a source gives, and see that it is what was asked for."""
-        digest, size = hashlib.sha256(), 0
-        draft = self.target + ".staging"
         try:
             os.makedirs(os.path.dirname(self.target), exist_ok=True)
-            with open(draft, "wb", buffering=0) as sink:
-                while True:
-                    if self._stopped():
-                        raise StoppedError(self._name)
-                    piece = source.read(_PIECE)
-                    if not piece:
-                        break
-                    digest.update(piece)
-                    size += len(piece)
-                    _write(sink, piece)
         except OSError as error:
-            if error.errno in _FULL:
-                raise self._error("disk", f"no space for it: {error.strerror}", error=symbol(error)) from error
-            raise self._error("transfer", str(error), again=True, error=symbol(error)) from error
-        except http.client.HTTPException as error:
-            raise self._error("transfer", f"it broke off after {size} bytes", again=True) from error
-        if self._length is not None and str(size) != self._length:
-            raise self._error("transfer", f"it broke off after {size} of {self._length} bytes", again=True)
-        if self._size is not None and size != self._size:
-            raise self._error("data-corrupt", f"it has {size} bytes, {self._size} were expected")
-        if self._sha256 is not None and digest.hexdigest() != self._sha256:
-            raise self._error("data-corrupt", f"its SHA-256 is {digest.hexdigest()}, {self._sha256} was expected")
-        os.rename(draft, self.target)
-        self._kept = (size, digest.hexdigest())
+            raise StagingError("disk", str(error), error=symbol(error)) from error
+        file = given.get("file")
+        if self._flight is None or not isinstance(file, str) or not file:
+            return fetch(self.target)
+        key = f"{file}\n{sha256 or ''}"
+        return self._flight.obtain(key, self.target, fetch, self._journey)
+
+    def _places(self) -> tuple[list[Place], int | None, str | None]:
+        """Where it can be had from, in order, and what is known of it."""
+        given = self._given
+        size, digest = given.get("bytes"), given.get("sha256")
+        size = size if isinstance(size, int) else None
+        digest = digest if isinstance(digest, str) else None
+        named = given.get("from")
+        places = [Place.read(one) for one in named if isinstance(one, dict)] if isinstance(named, list) else []
+        if not self._peers:
+            places = [one for one in places if one.kind != "peer"]
+        if isinstance(given.get("manifest"), dict):
+            try:
+                place, size, digest = _by_manifest(given["manifest"], str(given.get("path")))
+                places.append(place)
+            except StagingError:
+                if not places or digest is None:
+                    raise
+        elif not places:
+            places = [Place.of_source(self._source, private=given.get("private") is True)]
+        first = self._journey.terms.protocol
+        return sorted(places, key=lambda one: bool(first) and one.kind != first), size, digest
 
 
-def _write(sink: Any, piece: bytes) -> None:
-    left = memoryview(piece)
-    while left:
-        left = left[sink.write(left) :]
+def _by_manifest(manifest: dict[str, Any], path: str) -> tuple[Place, int, str]:
+    """An output of another job, as its manifest describes it."""
+    where = str(manifest.get("path"))
+    try:
+        with open(where, "rb") as source:
+            content = source.read()
+    except OSError as error:
+        words = f"the manifest {where} cannot be read: {error.strerror}"
+        raise StagingError("data-missing", words, error=symbol(error)) from error
+    if hashlib.sha256(content).hexdigest() != manifest.get("sha256"):
+        raise StagingError("data-corrupt", f"{where} is not the manifest that was committed")
+    for known in json.loads(content)["files"]:
+        if known["path"] == path:
+            return Place("file", os.path.join(os.path.dirname(where), path)), known["bytes"], known["sha256"]
+    raise StagingError("data-missing", "the job has no output of this name")
 
 
 def _inside(folder: str, name: str) -> str:
     """Where an input goes; a server that names a place outside is not obeyed."""
     if not name or "\0" in name or os.path.isabs(name) or any(part in ("", ".", "..") for part in name.split("/")):
-        raise StagingError("bad-input", f"{name!r} is not a path inside the job's folder")
+        raise StagingError("bad-input", f"{said(name)!r} is not a path inside the job's folder")
     return os.path.join(folder, name)
-
-
-def _connection(host: str, address: str, port: int, *, secure: bool, ca_file: str | None) -> http.client.HTTPConnection:
-    """A connection to the very address that was checked, under the name that was asked for."""
-    wire = socket.create_connection((address, port), _TIMEOUT)
-    if secure:
-        wire = ssl.create_default_context(cafile=ca_file).wrap_socket(wire, server_hostname=host)
-    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
-    connection.sock = wire
-    return connection

@@ -20,13 +20,14 @@ from holdfast_pilot.outputs import (
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings
 from holdfast_pilot.runner import RESULT_FILE
 from holdfast_pilot.slot_end import EXECUTING, STOPPED, make_end, unbegun
-from holdfast_pilot.staging import StagingError, StoppedError, stage_in
+from holdfast_pilot.staging import StagingError, StoppedError
 from holdfast_pilot.warm_runner import ROOM, RunnerStartError, WarmRunner, runner_key
 
 if TYPE_CHECKING:
     from holdfast_pilot.guard_link import GuardLink
     from holdfast_pilot.held_claims import Held, HeldClaims
     from holdfast_pilot.pilot_cache import PilotCache
+    from holdfast_pilot.stager import Stager
     from holdfast_pilot.work_folder import WorkFolder
 
 log = logging.getLogger("holdfast_pilot")
@@ -58,12 +59,14 @@ class WarmCalls:
         outputs: str,
         surroundings: Surroundings,
         host: str,
+        stager: Stager,
         draining: Callable[[], bool],
         on_staged: Callable[[ClaimedJob], None],
         cache: PilotCache,
     ) -> None:
         self._on_staged = on_staged
         self._cache = cache
+        self._stager = stager
         self._held = held
         self._guard = guard
         self._folder = folder
@@ -254,13 +257,7 @@ class WarmCalls:
         own = held.has_folder = bool(patterns or job.inputs)
         folder = self._folder.job_folder(job.claim) if own else self._folder.job_place(job.claim)
         if job.inputs:
-            stage_in(
-                job.inputs,
-                folder,
-                sequential=job.sequential,
-                stopped=lambda: bool(held.stop_why),
-                cache=self._cache.for_job(held),
-            )
+            self._stager.bring(held, folder)
             self._on_staged(job)
         request = {
             "claim": job.claim,

@@ -1,0 +1,162 @@
+"""A storage server whose faults are scripted, for tests: each request takes the next one from the list. The benchmarks' own (`bench/pilots/storage_server.py`) draws its
+faults by chance instead; both speak the same HTTP.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+_RANGE = re.compile(r"bytes=(\d+)-")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong with one request."""
+
+    status: int = 0  # answer this instead
+    body: bytes = b""
+    after: int | None = None  # send (or take) so many bytes, then break the connection
+    reset: bool = False  # break it roughly
+    delay: float = 0.0
+    headers: dict[str, str] = field(default_factory=dict)
+    spoil: bool = False  # flip a byte of what is sent
+    weak: bool = False  # no mark that could be trusted
+
+
+GOOD = Fault()
+
+
+@dataclass
+class Storage:
+    """What the server has, and what it was asked."""
+
+    folder: Path
+    faults: list[Fault] = field(default_factory=list)
+    asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    bytes_out: int = 0
+    bytes_in: int = 0
+    hold: threading.Event | None = None  # answers wait for it
+    url: str = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def next_fault(self) -> Fault:
+        with self.lock:
+            return self.faults.pop(0) if self.faults else GOOD
+
+    def ranges(self) -> list[str]:
+        return [headers.get("Range", "") for _, _, headers in self.asked]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    storage: Storage
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
+        pass
+
+    def _begin(self) -> Fault | None:
+        self.storage.asked.append((self.command, self.path, dict(self.headers)))
+        if self.storage.hold is not None:
+            self.storage.hold.wait(30)
+        fault = self.storage.next_fault()
+        time.sleep(fault.delay)
+        if fault.status:
+            self._answer(fault.status, fault.body, fault.headers)
+            return None
+        return fault
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        fault = self._begin()
+        if fault is None:
+            return
+        place = self.storage.folder / self.path.split("?")[0].lstrip("/")
+        if not place.is_file():
+            self._answer(404, b"", {})
+            return
+        content = place.read_bytes()
+        mark = f'"{hashlib.sha256(content).hexdigest()}"'
+        start, found = 0, _RANGE.fullmatch(self.headers.get("Range", ""))
+        if found and self.headers.get("If-Range", mark) == mark:
+            start = int(found[1])
+            if start >= len(content):
+                self._answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+                return
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        if not fault.weak:
+            self.send_header("ETag", mark)
+        rest = content[start:]
+        self.send_header("Content-Length", str(len(rest)))
+        self.end_headers()
+        if fault.spoil:
+            rest = bytes([rest[0] ^ 1]) + rest[1:]
+        if fault.after is not None:
+            rest = rest[: fault.after]
+        with self.storage.lock:
+            self.storage.bytes_out += len(rest)
+        self.wfile.write(rest)
+        if fault.after is not None:
+            self._break(roughly=fault.reset)
+
+    def do_PUT(self) -> None:
+        fault = self._begin()
+        if fault is None:
+            return
+        place = self.storage.folder / self.path.split("?")[0].lstrip("/")
+        length = int(self.headers["Content-Length"])
+        content = self.rfile.read(min(length, fault.after) if fault.after is not None else length)
+        with self.storage.lock:
+            self.storage.bytes_in += len(content)
+        if fault.after is not None:
+            self._break(roughly=fault.reset)
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+        self._answer(201, b"", {})
+
+    def _break(self, *, roughly: bool) -> None:
+        self.wfile.flush()
+        if roughly:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR) if not roughly else self.connection.close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, *_: Any) -> None:
+        pass  # of clients that were broken off
+
+
+@contextmanager
+def serving(folder: Path, *faults: Fault) -> Iterator[Storage]:
+    """A storage server over a folder; its address is ``url``, without a slash at the end."""
+    storage = Storage(folder, list(faults))
+    with _Server(("127.0.0.1", 0), type("Bound", (_Handler,), {"storage": storage})) as server:
+        storage.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield storage
+        server.shutdown()
+        thread.join()
