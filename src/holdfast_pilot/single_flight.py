@@ -32,8 +32,7 @@ class SingleFlight:
     """The area that all pilots of a host (and user) share for files that are on their way."""
 
     def __init__(self, area: str) -> None:
-        os.makedirs(area, mode=0o700, exist_ok=True)
-        self._area = os.path.realpath(area)
+        self._area = os.path.realpath(area)  # made when it is needed, and removed with the last file
 
     def obtain(self, key: str, target: str, fetch: FetchTo, journey: Journey) -> Brought:
         """Bring a file to a path by one transfer for all who want it now. Each has a copy of its own, which it may write to."""
@@ -136,7 +135,9 @@ def _locked(path: str, kind: int, journey: Journey, *, make: bool) -> int:
     while True:
         try:
             if make:
-                os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+                folder = os.path.dirname(path)
+                os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+                os.makedirs(folder, mode=0o700, exist_ok=True)
             flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if make else 0)
             descriptor = os.open(path, flags, 0o600)
         except FileNotFoundError:
@@ -174,6 +175,7 @@ def _clear(folder: str) -> None:
             os.unlink(os.path.join(folder, name))
     with contextlib.suppress(OSError):
         os.rmdir(folder)
+        os.rmdir(os.path.dirname(folder))
 
 
 def _copy(source: int, target: str, journey: Journey) -> None:

@@ -267,23 +267,19 @@ def test_a_private_address_is_not_called_unless_it_is_allowed(tmp_path: Path, st
     assert storage.asked == []
 
 
-def test_a_full_disk_is_the_fault_whatever_else_could_be_tried(tmp_path: Path, storage: Storage) -> None:
-    folder = tmp_path / "job"
-    folder.mkdir()
-    os.symlink("/dev/full", folder / "in.dat.staging")
-    # Drafts do not follow links, so the full device is put in its place by hand.
-    import holdfast_pilot.draft as drafts
+def test_a_full_disk_is_the_fault_whatever_else_could_be_tried(
+    tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
 
-    class Full(drafts._Sink):
-        def __init__(self, _path: str, _size: int) -> None:
-            self.descriptor = os.open("/dev/full", os.O_WRONLY)
+    def full(path: Any, *args: Any, **more: Any) -> int:
+        return real("/dev/full", os.O_WRONLY) if str(path).endswith(".staging") else real(path, *args, **more)
 
-    before, drafts._Sink = drafts._Sink, Full  # type: ignore[misc]
-    try:
-        with pytest.raises(StagingError) as failed:
-            bring(tmp_path, web(storage), web(storage))
-    finally:
-        drafts._Sink = before  # type: ignore[misc]
+    monkeypatch.setattr(os, "open", full)
+    monkeypatch.setattr(os, "ftruncate", lambda *_: None)
+    monkeypatch.setattr(os, "lseek", lambda *_: None)
+    with pytest.raises(StagingError) as failed:
+        bring(tmp_path, web(storage), web(storage))
     assert (failed.value.reason, failed.value.error) == ("disk", "ENOSPC")
     assert len(storage.asked) == 1
 
