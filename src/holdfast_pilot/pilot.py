@@ -123,7 +123,7 @@ class Pilot:
         folder = WorkFolder(self._settings.work)
         flight = SingleFlight(os.path.join(self._settings.work, "flights"))
         flight.clear_old()
-        self._stager = Stager(flight, cache_for=lambda held: self._cache.for_job(held))
+        self._stager = Stager(flight, cache_for=self._cache.for_job)
         self._ends = Ends(self._ring, self._identity, folder.spool, on_settled=self._on_settled)
         self._ends.adopt(folder.adopt_leftovers())
         self._identity.tell(self._cache.registration())
