@@ -313,11 +313,17 @@ class TokenOut(Out):
     token_seconds: int
 
 
+class NeighbourOut(Out):
+    pilot: str
+    cache: str
+
+
 class RegisteredOut(TokenOut):
     pilot: str
     lease: int
     beat_every: float
     servers: list[str]
+    neighbours: list[NeighbourOut]
 
 
 class EnrolmentOut(Out):
@@ -330,6 +336,7 @@ class BeatOut(Out):
     token_seconds: int
     cancel: list[str]
     drain: bool
+    neighbours: list[NeighbourOut] | None = None
 
 
 class ClaimOut(Out):

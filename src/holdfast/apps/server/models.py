@@ -123,6 +123,13 @@ Nonce = Annotated[str, Field(min_length=16, max_length=128, pattern=r"^[A-Za-z0-
 """A random number that a pilot made: with it, it may ask again."""
 
 
+class AreaIn(Model):
+    """Where a pilot keeps files, open to the other pilots of its host."""
+
+    path: Annotated[str, Field(max_length=4096, pattern=r"^/"), AfterValidator(_name)]
+    space: int = Field(default=0, ge=0, le=INT64)
+
+
 class PilotIn(Model):
     host: Name
     site: Annotated[str, Field(max_length=64), AfterValidator(_name)] = ""
@@ -134,6 +141,7 @@ class PilotIn(Model):
     element: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9._-]*$")] = ""
     launch: Launch = ""
     nonce: Nonce | None = None
+    cache: AreaIn | None = None
 
 
 class FindingIn(Model):
@@ -163,12 +171,34 @@ class BeatIn(Model):
     claims: list[Id] = Field(default_factory=list, max_length=10_000)
 
 
+CachedName = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_name)]
+
+
+class ShareIn(Model):
+    """Where a pilot serves its files to other hosts, and what tickets are made with; kept in memory alone."""
+
+    url: Annotated[str, Field(max_length=300, pattern=r"^http://[^/?#]+$")]
+    secret: Annotated[str, Field(min_length=32, max_length=128, pattern=r"^[0-9a-f]+$", repr=False)]
+
+
+class CacheReportIn(Model):
+    """What changed in a pilot's cache since the report `base`; 0: this is all there is."""
+
+    version: int = Field(ge=0, le=INT64)
+    base: int = Field(default=0, ge=0, le=INT64)
+    added: list[tuple[CachedName, Annotated[int, Field(ge=0, le=INT64)]]] = Field(default_factory=list, max_length=5000)
+    removed: list[CachedName] = Field(default_factory=list, max_length=5000)
+    gone: list[CachedName] = Field(default_factory=list, max_length=5000)
+    share: ShareIn | None = None
+
+
 class ClaimIn(Model):
     max: int = Field(default=1, ge=1, le=32)
     batch: int = Field(default=1, ge=1, le=32)
     wait: float = Field(default=0, ge=0, le=30)
     resources: ResourcesIn = ResourcesIn()
     time_left: float | None = Field(default=None, ge=0, le=1e9)
+    cache: CacheReportIn | None = None
 
 
 class ManifestIn(Model):

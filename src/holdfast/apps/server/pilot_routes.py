@@ -80,7 +80,7 @@ async def register(desk: TheDesk, who: AnEnroller, body: PilotIn) -> Response:
         batch_job=body.batch_job,
         version=body.version,
         launch=body.launch,
-        extra={"element": body.element} if body.element else {},
+        extra=_extra(body),
     )
     if not isinstance(await parts.pilots.put_pilot(pilot, None), Written) and not await _known(desk, name, tenant):
         raise Problem(503, "the pilot could not be stored; register again")
@@ -91,8 +91,15 @@ async def register(desk: TheDesk, who: AnEnroller, body: PilotIn) -> Response:
         "lease": lease,
         "beat_every": lease / 3,
         "servers": sorted(set(desk.services.beats.alive.values()) - {""}),
+        "neighbours": await desk.services.neighbours.register(pilot, body.cache.path) if body.cache else [],
     }
     return json_answer(answer | _token(desk, name, tenant), 201)
+
+
+def _extra(body: PilotIn) -> dict[str, object]:
+    """What only some pilots say of themselves."""
+    said = {"element": body.element, "cache": body.cache.path if body.cache else None}
+    return {name: value for name, value in said.items() if value}
 
 
 async def _known(desk: Desk, pilot: str, tenant: str) -> bool:
@@ -143,6 +150,9 @@ async def beat(desk: TheDesk, who: PilotCaller, pilot: str, body: BeatIn) -> Res
     half = desk.services.parts.settings.token_seconds / 2
     if who.expires - desk.services.parts.clock.now() / 1000 < half:
         answer |= _token(desk, pilot, who.tenant)
+    neighbours = desk.services.neighbours.of(pilot)
+    if neighbours is not None:
+        answer["neighbours"] = neighbours
     return json_answer(answer)
 
 
@@ -198,6 +208,7 @@ async def _pilot_host(desk: Desk, pilot: str, who: Principal) -> str:
         if known is None or known.pilot.tenant != who.tenant:
             raise Problem(403, "the pilot is not registered; register again")
         host = desk.hosts[pilot] = known.pilot.host
+        desk.services.neighbours.meet(known.pilot)
     return host
 
 
@@ -335,5 +346,6 @@ async def bye(desk: TheDesk, who: PilotCaller, pilot: str) -> Response:
     release = services.parts.release
     count = await release.of_pilots([pilot], by=pilot, reason="its pilot said good-bye", overlap_possible=False)
     services.beats.forget(pilot)
+    await services.neighbours.bye(pilot)
     await release.mark(pilot, PilotState.GONE, "it said good-bye")
     return json_answer({"released": count})

@@ -26,6 +26,7 @@ from holdfast.services.hold_channels import HoldChannels
 from holdfast.services.keep_beats import KeepBeats
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_launches import KeepLaunches
+from holdfast.services.keep_neighbours import KeepNeighbours
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.keep_sites import KeepSites
 from holdfast.services.measure_demand import MeasureDemand
@@ -85,6 +86,13 @@ class ServerParts:
             granted=self.ends.held_by,
             troubled=lambda text: log.warning("deaths wait", detail=text),
         )
+        self.neighbours = KeepNeighbours(
+            parts.slips,
+            parts.pilots,
+            clock,
+            beating=lambda pilot: self.beats.last_beat(pilot) is not None,
+            alone=lambda: len(self.beats.alive) <= 1,
+        )
         self.outputs = ReadOutputs(writer)
         self.sessions = OpenSessions(parts.slips, clock, parts.ids, parts.identity)
         self.enrolments = EnrolPilots(parts.slips, clock, parts.ids)
@@ -120,6 +128,7 @@ class ServerParts:
             "follow": self.follow.run,
             "beats": self.beats.run,
             "channels": self.channels.run,
+            "neighbours": self.neighbours.run,
             "gates": self.gates.run,
             "rules": self.rule_cache.run,
         }
