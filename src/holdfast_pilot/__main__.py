@@ -17,6 +17,7 @@ from holdfast_pilot.cache import CacheSettings
 from holdfast_pilot.cache_policy import POLICIES
 from holdfast_pilot.control_group import usable_memory
 from holdfast_pilot.environment import Place, look_around
+from holdfast_pilot.lifetime import batch_job_name, least, told_by_batch_system
 from holdfast_pilot.payload import Surroundings
 from holdfast_pilot.pilot import EnrolmentRefusedError, Pilot, Settings
 from holdfast_pilot.server_link import ServerRing
@@ -71,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--gpus", type=int, default=0, metavar="N", help="accelerators for jobs (0)")
     add("--site", default="local", metavar="NAME", help="the batch system this pilot came through (local)")
     add("--host", default=socket.gethostname(), metavar="NAME", help="name of this machine")
-    add("--time-left", type=float, metavar="S", help="seconds until the allocation ends")
+    add("--time-left", type=float, metavar="S", help="seconds until the allocation ends (the batch system's)")
     add(
         "--time-margin",
         type=float,
@@ -79,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="claim nothing in the last S seconds (60)",
     )
-    add("--batch-job", metavar="ID", help="the batch system's name for this pilot")
+    add("--batch-job", metavar="ID", help="the batch system's name for this pilot (its own)")
     add("--grace", type=float, default=10.0, metavar="S", help="between SIGTERM and SIGKILL of a payload (10)")
     add(
         "--claim-wait",
@@ -199,7 +200,7 @@ def _unfit(arguments: argparse.Namespace, token: str) -> bool:
         told = {
             "host": arguments.host,
             "site": arguments.site,
-            "batch_job": arguments.batch_job,
+            "batch_job": arguments.batch_job or batch_job_name(),
             "launch": arguments.launch,
             "version": __version__,
         }
@@ -222,9 +223,9 @@ def _settings(arguments: argparse.Namespace, token: str) -> Settings:
         batch=min(32, max(1, arguments.batch)),
         calls=min(32, max(1, arguments.calls)),
         resources=_resources(arguments, work),
-        time_left=arguments.time_left,
+        time_left=least(arguments.time_left, told_by_batch_system()),
         time_margin=arguments.time_margin,
-        batch_job=arguments.batch_job,
+        batch_job=arguments.batch_job or batch_job_name(),
         max_jobs=arguments.max_jobs,
         idle_exit=arguments.idle_exit,
         claim_wait=min(30.0, max(0.0, arguments.claim_wait)),

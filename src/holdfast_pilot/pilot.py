@@ -15,12 +15,12 @@ from holdfast_pilot.beat import Beat
 from holdfast_pilot.cache import CacheSettings
 from holdfast_pilot.channel import Channel
 from holdfast_pilot.claim_loop import ClaimLoop
-from holdfast_pilot.clock import steady
 from holdfast_pilot.ends import Ends
 from holdfast_pilot.guard_link import GuardLink
 from holdfast_pilot.held_claims import QUANTITIES, Held, HeldClaims
 from holdfast_pilot.identity import Identity
 from holdfast_pilot.lease import Lease
+from holdfast_pilot.lifetime import Lifetime
 from holdfast_pilot.log_orders import LogOrders
 from holdfast_pilot.payload import ClaimedJob, Outcome, Surroundings
 from holdfast_pilot.pilot_cache import PilotCache
@@ -75,7 +75,7 @@ class Pilot:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._began = steady()
+        self._lifetime = Lifetime(settings.time_left, margin=settings.time_margin, grace=settings.surroundings.grace)
         self._draining = threading.Event()
         self._stop_asked = threading.Event()
         self._wake = threading.Event()
@@ -162,7 +162,7 @@ class Pilot:
             self._held,
             wait=settings.claim_wait,
             may_claim=self._may_claim,
-            time_left=self._usable_time,
+            time_left=self._lifetime.usable,
             on_claimed=self._on_claimed,
             cache=self._cache,
         )
@@ -204,6 +204,7 @@ class Pilot:
             draining=self._draining.is_set,
             on_staged=self._say_begun,
             cache=self._cache,
+            enough_time=self._lifetime.enough_for,
         )
 
     def _registration(self) -> dict[str, Any]:
@@ -245,22 +246,12 @@ class Pilot:
             except OSError as error:
                 log.info("the file of the used enrolment secret stays: %s", error)
 
-    def _time_left(self) -> float | None:
-        if self._settings.time_left is None:
-            return None
-        return self._settings.time_left - (steady() - self._began)
-
-    def _usable_time(self) -> float | None:
-        left = self._time_left()
-        return None if left is None else max(0.0, left - self._settings.time_margin)
-
     def _may_claim(self) -> int:
-        usable = self._usable_time()
         if self._draining.is_set() or not self._lease.good() or self._ends.waiting() > _MOST_ENDS_WAITING:
             return 0
         if self._ends.behind():
             return 0
-        if usable is not None and usable <= 0:
+        if self._lifetime.over():
             return 0
         if self._settings.max_jobs is None:
             return 1 << 30
@@ -321,8 +312,7 @@ class Pilot:
                 if reclaimed:
                     self._hand_back(reclaimed)
                     self._held.release(*reclaimed)
-            usable = self._usable_time()
-            if usable is not None and usable <= 0:
+            if self._lifetime.over():
                 self.drain("the time of the allocation is nearly over")
             elif settings.max_jobs is not None and self._held.taken_in >= settings.max_jobs:
                 if not self._held.idle_for():
@@ -335,11 +325,10 @@ class Pilot:
         """Wait for what runs, and stop it when it is time."""
         while any(slot.is_alive() for slot in slots):
             self._identity.renew_in_time()
-            left = self._time_left()
             if self._stop_asked.is_set():
                 for held in self._held.running():
                     self._stop(held, TOLD_TO_STOP)
-            elif left is not None and left < self._settings.time_margin / 2:
+            elif self._lifetime.must_stop():
                 for held in self._held.running():
                     self._stop(held, TIME_OVER)
             for slot in slots:

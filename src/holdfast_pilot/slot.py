@@ -16,7 +16,7 @@ from holdfast_pilot.outputs import (
     commit_outputs,
 )
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings, make_payload, safe_part
-from holdfast_pilot.slot_end import EXECUTING, STOPPED, make_end, unbegun, with_cleanup
+from holdfast_pilot.slot_end import EXECUTING, STOPPED, WENT_FOR, make_end, unbegun, with_cleanup
 from holdfast_pilot.staging import StagingError, StoppedError, most_telling
 from holdfast_pilot.warm_calls import WarmCalls
 from holdfast_pilot.warm_runner import runner_key
@@ -54,6 +54,7 @@ class Slot(threading.Thread):
         draining: Callable[[], bool],
         on_staged: Callable[[ClaimedJob], None],
         cache: PilotCache,
+        enough_time: Callable[[float | None], bool] = lambda _wall: True,
     ) -> None:
         super().__init__(name=f"slot-{number}", daemon=True)
         self._held = held
@@ -68,6 +69,7 @@ class Slot(threading.Thread):
         self._draining = draining
         self._on_staged = on_staged
         self._cache = cache
+        self._enough_time = enough_time
         self._calls = WarmCalls(
             held=held,
             guard=guard,
@@ -190,6 +192,9 @@ class Slot(threading.Thread):
             return make_end(job, Outcome(), host=self._host, **staging_facts(error))
         except (BadClaimError, OSError) as error:
             return make_end(job, Outcome(), host=self._host, **start_facts(error))
+        if not self._enough_time(job.wall):
+            # It waited for others or for its inputs, and what is left is not enough for it any more.
+            return make_end(job, Outcome(), reason=unbegun(held.stop_why), host=self._host)
         began = time.monotonic()
         outcome = self._guard.run(payload, stop_why=lambda: held.stop_why)
         log.debug("job %s attempt %d ended after %.3f s", job.job, job.attempt, time.monotonic() - began)
@@ -215,7 +220,8 @@ class Slot(threading.Thread):
                 file=outcome.start_part,
             )
         if outcome.stopped_for in STOPPED:
-            return make_end(job, outcome, reason=STOPPED[outcome.stopped_for], host=self._host)
+            reason, error = STOPPED[outcome.stopped_for], WENT_FOR.get(outcome.stopped_for, "")
+            return make_end(job, outcome, reason=reason, host=self._host, error=error)
         if outcome.signal is not None or outcome.stopped_for:
             # Also one that answers SIGTERM with a good exit code: it was stopped half way.
             return make_end(job, outcome, reason="signal", host=self._host)

@@ -22,6 +22,8 @@ STOPPED = {
     TIME_OVER: "pilot-stopped",
     NO_GUARD: "not-started",
 }
+# Why a pilot had to go, as the error of the end.
+WENT_FOR = {TOLD_TO_STOP: "told-to-stop", TIME_OVER: "time-over"}
 
 
 # How far an attempt was.

@@ -114,3 +114,20 @@ async def test_a_failed_check_ends_the_pilot_and_touches_no_job(
         assert (shown["state"], shown["attempt"]) == ("available", 0)
         house.pilot(secret=await house.secret(), needs="sh")
         assert (await house.ended(job))["attempt"] == 1
+
+
+@pytest.mark.ledger("P3-19")
+async def test_a_pilots_lifetime_is_respected(own_domain: Domain, tenant: str, tmp_path: Path) -> None:
+    """Section VI: a job that cannot end in the time left is not given; one that says nothing and runs too long is told to
+    end in time, its end says why, and it is claimable again with no attempt of its policy spent."""
+    async with house_of(own_domain, tenant, tmp_path) as house:
+        long = await submit_one(house.person, resources={"wall": 3600})
+        script = f"trap 'echo told; touch {tmp_path}/told; exit 0' TERM; echo begun; while :; do sleep 0.05; done"
+        careless = await submit_one(house.person, {"expected_runtime": 1}, command=["sh", "-c", script], max_attempts=1)
+        pilot = house.pilot(time_left="14", time_margin="7", claim_wait="1")
+        assert await house.gone(pilot) == 0
+        assert (tmp_path / "told").exists()
+        shown = await read(house.person, careless)
+        assert (shown["state"], shown["attempt"], shown["faults"]) == ("available", 1, 0)
+        assert (shown["last"]["reason"], shown["last"]["error"]) == ("pilot-stopped", "time-over")
+        assert (await read(house.person, long))["attempt"] == 0, "it was never given"

@@ -129,6 +129,7 @@ def test_what_runs_is_stopped_before_the_time_is_over(server: FakeServer, pilot:
     end = server.end_of(claim)
     assert (end["reason"], end["signal"]) == ("pilot-stopped", 15)
     assert "the pilot's time is over" in end["log_tail"]
+    assert end["error"] == "time-over"
     assert running.wait() == 0
     assert 0 < server.seen.claim_requests[0]["time_left"] <= 0.4
 

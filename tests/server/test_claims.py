@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
+import pytest
 from tests.server.asks import problem, read, story, submit, submit_one
 from tests.server.http_client import http_client
 from tests.server.line import line_to_store
@@ -160,8 +161,34 @@ async def test_a_pilot_gets_only_what_fits(server: RunningServer, tenant: str) -
     small = {"cpus": 4, "memory": 1 << 32, "disk": 0, "gpus": 0}
     assert await pilot.claim(resources=small, time_left=3600, wait=2) == []
     assert (await pilot.claim_one(resources=small, time_left=7300))["job"] == long
-    assert (await pilot.claim_one(resources=small | {"gpus": 1}, time_left=60))["job"] == gpu
+    assert (await pilot.claim_one(resources=small | {"gpus": 1}, time_left=400))["job"] == gpu
     assert (await pilot.claim_one(resources=PLENTY))["job"] == large
+
+
+@pytest.mark.ledger("P3-19")
+async def test_no_job_is_given_that_cannot_end_in_the_time_left(server: RunningServer, tenant: str) -> None:
+    """By its limit, else by how long it is expected to run, else by the house's guess; also at the end of the wait."""
+    ada = server.person("submitter", tenant=tenant)
+    limited, expected, silent = await submit(ada, {"resources": {"wall": 900}}, {"expected_runtime": 600}, {})
+    await server.refresh()
+    pilot = await ScriptedPilot.register(server, tenant)
+    assert await pilot.claim(most=3, time_left=300, wait=1) == []
+    assert (await pilot.claim_one(most=3, time_left=311))["job"] == silent
+    assert (await pilot.claim_one(most=3, time_left=611))["job"] == expected
+    assert await pilot.claim(most=3, time_left=905, wait=6) == []
+    assert (await pilot.claim_one(most=3, time_left=911))["job"] == limited
+
+
+@pytest.mark.ledger("P3-19")
+async def test_a_job_that_was_stopped_with_its_pilot_needs_more_time_than_it_had(
+    server: RunningServer, tenant: str
+) -> None:
+    job = await submit_one(server.person("submitter", tenant=tenant))
+    pilot = await ScriptedPilot.register(server, tenant)
+    claim = await pilot.claim_one(time_left=1000)
+    assert await pilot.end(claim, outcome="fault", reason="pilot-stopped", signal=15, wall=900.5) == ["committed"]
+    assert await pilot.claim(time_left=900, wait=1) == []
+    assert (await pilot.claim_one(time_left=912))["job"] == job
 
 
 async def test_what_is_claimed_together_fits_together(own_domain: Domain, tenant: str) -> None:

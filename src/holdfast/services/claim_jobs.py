@@ -17,6 +17,7 @@ from holdfast.domain.jobs.claim import claim, claimable
 from holdfast.domain.jobs.job_document import JobDocument, State, rank
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.domain.jobs.resources import Resources, fits, less
+from holdfast.domain.pilots.lifetime import ends_in_time
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.job_store import JobStore, Stored
 from holdfast.services.claim_windows import ClaimSettings, DeskTally, Windows
@@ -153,7 +154,7 @@ class ClaimJobs:
     def _fresh_for(self, request: Request, fresh: list[JobDocument]) -> Callable[[Resources], JobDocument | None]:
         def next_fresh(free: Resources) -> JobDocument | None:
             for place, one in enumerate(fresh[: self.settings.look]):
-                if one.tenant == request.tenant and fits(one.resources, free):
+                if one.tenant == request.tenant and fits(one.resources, free) and ends_in_time(one, free.wall):
                     return fresh.pop(place)
             return None
 

@@ -18,6 +18,7 @@ from holdfast.domain.jobs.claim import avoids, claimable
 from holdfast.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, Lane, State, lane_named, lane_of
 from holdfast.domain.jobs.resources import Resources, class_may_fit, fits
 from holdfast.domain.jobs.slots import SLOTS, slot_of
+from holdfast.domain.pilots.lifetime import ends_in_time
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
@@ -248,7 +249,8 @@ class Windows:
             if document.id in self._taken or not claimable(document, wall):
                 continue
             avoided = bool(document.extra) and avoids(document, host, wall)
-            if not avoided and not self.gated(document) and fits(document.resources, free):
+            fit = fits(document.resources, free) and ends_in_time(document, free.wall)
+            if not avoided and not self.gated(document) and fit:
                 self._taken[document.id] = self.clock.monotonic()
                 window.unfit = 0
                 return stored

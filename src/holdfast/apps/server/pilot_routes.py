@@ -165,7 +165,8 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
         pilot=pilot,
         host=known,
         tenant=who.tenant,
-        free=resources_from(body.resources, body.time_left),
+        # What is given at the end of the wait must end in time as well.
+        free=resources_from(body.resources, None if body.time_left is None else max(0.0, body.time_left - body.wait)),
         most=body.max,
         batch=body.batch,
         wait=max(body.wait, ONE_LOOK),
