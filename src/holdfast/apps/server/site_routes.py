@@ -120,6 +120,8 @@ class PilotLaunchOut(Out):
     tries: int
     tried: float
     """Seconds since the last try to submit it was written down."""
+    since: float
+    """Seconds since its last change."""
     batch_job: str
     pilot: str
     end: LaunchEndOut | None
@@ -133,6 +135,8 @@ class TellingOut(Out):
     launch: str
     result: Literal["noted", "refused", "unknown"]
     detail: str
+    pilot: str
+    """Who came of it; empty for nobody so far."""
 
 
 class ReportsOut(Out):
@@ -262,10 +266,10 @@ def _report(told: ReportIn) -> Report:
 
 def _telling(launch: str, answer: Launch | NotNext | None) -> dict[str, object]:
     if answer is None:
-        return {"launch": launch, "result": "unknown", "detail": "there is no such launch"}
+        return {"launch": launch, "result": "unknown", "detail": "there is no such launch", "pilot": ""}
     if isinstance(answer, NotNext):
-        return {"launch": launch, "result": "refused", "detail": answer.reason}
-    return {"launch": launch, "result": "noted", "detail": answer.state.value}
+        return {"launch": launch, "result": "refused", "detail": answer.reason, "pilot": ""}
+    return {"launch": launch, "result": "noted", "detail": answer.state.value, "pilot": answer.pilot}
 
 
 def _launch(launch: Launch, now: int) -> dict[str, object]:
@@ -279,6 +283,7 @@ def _launch(launch: Launch, now: int) -> dict[str, object]:
         "age": max(0, now - launch.planned) / 1000,
         "tries": launch.tries,
         "tried": max(0, now - launch.tried) / 1000,
+        "since": max(0, now - launch.changed) / 1000,
         "batch_job": launch.batch_job,
         "pilot": launch.pilot,
         "end": None if launch.end is None else end_to_plain(launch.end),

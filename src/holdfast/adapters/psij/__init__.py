@@ -1,0 +1,1 @@
+"""Batch systems through PSI/J: what submits and cancels pilots. How they ended is never asked here."""

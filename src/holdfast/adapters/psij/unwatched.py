@@ -1,0 +1,89 @@
+"""PSI/J's executors without their watching: they render a script, submit it, cancel it, and ask the batch system nothing else.
+
+PSI/J polls the queue for every job that it submitted and concludes from what it does not find: a job that left the queue has completed, and
+when the scheduler is away for half a minute all have failed. Pilots must not be judged so; and the polls would come on top of our own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from psij import Job
+from psij.executors.batch.batch_scheduler_executor import BatchSchedulerExecutor, BatchSchedulerExecutorConfig
+from psij.executors.batch.lsf import LsfJobExecutor
+from psij.executors.batch.pbs import PBSJobExecutor
+from psij.executors.batch.slurm import SlurmJobExecutor
+
+
+class _NoPolls:
+    """Stands where PSI/J keeps its thread that polls the queue."""
+
+    def register_job(self, job: Job) -> None:
+        """Nothing is watched."""
+
+
+class Unwatched(BatchSchedulerExecutor):
+    """An executor for one submission or one cancellation."""
+
+    _NAME_: str
+    """What PSI/J calls it, and its folder."""
+    never_again: tuple[str, ...] = ()
+    """The options by which this batch system never starts a job a second time by itself."""
+    name_option: str = ""
+    """PSI/J's scripts leave the job's name out, and by its name a job is found again."""
+    options: tuple[str, ...] = ()
+    job_name: str = ""
+    environment: Mapping[str, str] = {}
+    seconds: float = 60.0
+
+    def _start_queue_poll_thread(self) -> _NoPolls:  # type: ignore[override]
+        return _NoPolls()
+
+    def get_submit_command(self, job: Job, submit_file_path: Path) -> list[str]:
+        program, *rest = super().get_submit_command(job, submit_file_path)  # type: ignore[safe-super]
+        # The last one counts: no option of a site makes the batch system start a pilot twice.
+        return [program, *self.options, *self.never_again, self.name_option, self.job_name, *rest]
+
+    def _run_command(self, cmd: list[str]) -> str:
+        """With an environment of its own, and not for ever."""
+        ran = subprocess.run(  # noqa: S603 - the batch system's own commands, without a shell
+            cmd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=dict(self.environment),
+            timeout=self.seconds,
+            check=False,
+        )
+        if ran.returncode != 0:
+            raise subprocess.CalledProcessError(ran.returncode, cmd[0], output=ran.stderr or ran.stdout)
+        return str(ran.stdout)
+
+
+class UnwatchedSlurm(Unwatched, SlurmJobExecutor):
+    _NAME_ = "slurm"
+    never_again = ("--no-requeue",)
+    name_option = "--job-name"
+
+
+class UnwatchedPbs(Unwatched, PBSJobExecutor):
+    _NAME_ = "pbs"
+    never_again = ("-r", "n")
+    name_option = "-N"
+
+
+class UnwatchedLsf(Unwatched, LsfJobExecutor):
+    _NAME_ = "lsf"
+    never_again = ("-rn",)
+    name_option = "-J"
+
+
+EXECUTORS: Mapping[str, type[Unwatched]] = {"slurm": UnwatchedSlurm, "pbs": UnwatchedPbs, "lsf": UnwatchedLsf}
+
+
+def executor(kind: str, folder: Path) -> Unwatched:
+    """A new executor that keeps its files in that folder."""
+    return EXECUTORS[kind](config=BatchSchedulerExecutorConfig(work_directory=folder))
