@@ -7,28 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import zipfile
 from pathlib import Path
 
+from holdfast.adapters.system.pilot_program import pilot_program
+
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "src" / "holdfast_pilot"
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-_MAIN = "import sys\nfrom holdfast_pilot.__main__ import main\nsys.exit(main())\n"
 
 
 def build(target: Path) -> str:
     """Write the zip application and give its SHA-256."""
+    program = pilot_program()
     target.parent.mkdir(parents=True, exist_ok=True)
-    files = {"__main__.py": _MAIN.encode()}
-    for path in sorted(SOURCE.rglob("*.py")):
-        files[f"holdfast_pilot/{path.relative_to(SOURCE)}"] = path.read_bytes()
-    with target.open("wb") as sink:
-        sink.write(b"#!/usr/bin/env python3\n")
-        with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in files.items():
-                archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
+    target.write_bytes(program)
     target.chmod(0o755)
-    return hashlib.sha256(target.read_bytes()).hexdigest()
+    return hashlib.sha256(program).hexdigest()
 
 
 if __name__ == "__main__":

@@ -71,7 +71,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--disk", type=int, metavar="BYTES", help="disk for jobs (what is free in --work)")
     add("--gpus", type=int, default=0, metavar="N", help="accelerators for jobs (0)")
     add("--site", default="local", metavar="NAME", help="the batch system this pilot came through (local)")
-    add("--host", default=socket.gethostname(), metavar="NAME", help="name of this machine")
+    add(
+        "--host",
+        default=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        metavar="NAME",
+        help="name of this machine (the one its batch system uses)",
+    )
     add("--time-left", type=float, metavar="S", help="seconds until the allocation ends (the batch system's)")
     add(
         "--time-margin",

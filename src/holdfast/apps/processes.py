@@ -82,6 +82,26 @@ def worker(store: Store = None, temporal: Temporal = None, verbose: Verbose = Fa
     _run(work(load(store=store, temporal=temporal)))
 
 
+@app.command(rich_help_panel=PROCESSES)
+def site(
+    config: Annotated[Path, typer.Option(help="The site's settings, a TOML file.", show_default=False)],
+    check: Annotated[
+        bool, typer.Option("--check", help="Read the settings, say what is wrong with them, and end.")
+    ] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a site agent: it sends pilots to one batch system, as many as queued jobs need. Ended and started again it goes on."""
+    from holdfast.apps.site import keep_site
+    from holdfast.apps.site_settings import load_site
+
+    settings = load_site(config)
+    if check:
+        sys.stdout.write(f"{config}: the settings of site {settings.site} are in order\n")
+        return
+    _logs(verbose=verbose)
+    _run(keep_site(settings))
+
+
 @app.command(
     rich_help_panel=PROCESSES,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
@@ -96,7 +116,9 @@ def pilot(context: typer.Context) -> None:
 @app.command(rich_help_panel=PROCESSES)
 def token(
     subject: Annotated[str, typer.Argument(help="Whose token it is: a person or a service.")],
-    role: Annotated[list[str] | None, typer.Option(help="viewer, submitter, operator, administrator or enrol.")] = None,
+    role: Annotated[
+        list[str] | None, typer.Option(help="viewer, submitter, operator, administrator, enrol or site.")
+    ] = None,
     tenant: Annotated[str, typer.Option(help="The tenant it is for.")] = "default",
     days: Annotated[int, typer.Option(min=1, max=366, help="How long it is good.")] = 30,
     out: Annotated[Path | None, typer.Option(help="Write it to this file, readable by you alone.")] = None,

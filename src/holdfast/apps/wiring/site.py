@@ -1,0 +1,135 @@
+"""The parts of a site agent."""
+
+from __future__ import annotations
+
+import os
+import socket
+from importlib.metadata import version
+
+import structlog
+
+from holdfast.adapters.httpx.site_desk import HttpxSiteDesk
+from holdfast.adapters.slurm.batch import SlurmBatch
+from holdfast.adapters.system.clock import RandomIds, SystemClock
+from holdfast.adapters.system.commands import PacedCommands, SystemCommands
+from holdfast.adapters.system.pilot_program import pilot_program
+from holdfast.adapters.system.pilot_spool import FolderPilotSpool
+from holdfast.apps.site_settings import SiteSettings, SizeTable
+from holdfast.domain.pilots.batch import PilotJob
+from holdfast.domain.pilots.launch import NAME
+from holdfast.domain.pilots.pace import Pace
+from holdfast.ports.batch import BatchSubmitter
+from holdfast.ports.errors import Permanent
+from holdfast.services.keep_pilots import KeepPilots
+
+log = structlog.get_logger()
+BURST = 20.0
+"""Questions to the batch system at once after a pause."""
+
+
+class SiteParts:
+    """One site agent, joined."""
+
+    def __init__(self, settings: SiteSettings) -> None:
+        self.settings = settings
+        self.spool = FolderPilotSpool(settings.spool)
+        self.desk = HttpxSiteDesk(
+            settings.servers, site=settings.site, token_file=settings.token_file, ca_file=settings.ca_file
+        )
+        clock = SystemClock()
+        commands = PacedCommands(SystemCommands(), clock, Pace(settings.pace.commands, BURST))
+        slurm = SlurmBatch(commands, dict(os.environ))
+        self._program = self.spool.pilot(pilot_program())
+        self._sizes = {one.name: one for one in settings.sizes}
+        self.agent = KeepPilots(
+            self.desk,
+            submitter=_submitter(settings, slurm),
+            reader=slurm,
+            spool=self.spool,
+            clock=clock,
+            ids=RandomIds(),
+            policy=settings.policy,
+            pilot_job=self.pilot_job,
+            greeting=self._greeting(),
+            told=lambda event, facts: log.info(event, **facts),
+        )
+
+    async def close(self) -> None:
+        await self.desk.close()
+        self.spool.close()
+
+    def _greeting(self) -> dict[str, object]:
+        settings = self.settings
+        return {
+            "agent": self.spool.agent(),
+            "host": socket.gethostname(),
+            "version": version("holdfast"),
+            "batch": settings.batch,
+            "sizes": [
+                {
+                    "name": one.name,
+                    "slots": one.slots,
+                    "cpus": one.offers.cpus,
+                    "memory": one.offers.memory,
+                    "disk": one.offers.disk,
+                    "gpus": one.offers.gpus,
+                    "wall": one.offers.wall,
+                }
+                for one in settings.policy.sizes
+            ],
+        }
+
+    def pilot_job(self, launch: str, size: str, secret: str) -> PilotJob:
+        """The batch job that starts a launch's pilot."""
+        wanted = self._sizes.get(size)
+        if wanted is None:
+            raise Permanent(f"there is no size {size} in the settings any more")
+        return PilotJob(
+            name=NAME + launch,
+            command=self._command(launch, wanted, secret),
+            directory=str(self.spool.folder / "work"),
+            cpus=wanted.cpus,
+            memory=wanted.memory,
+            wall=wanted.wall,
+            queue=wanted.queue,
+            account=wanted.account,
+            output=str(self.spool.log(launch)),
+            options=wanted.options,
+        )
+
+    def _command(self, launch: str, size: SizeTable, secret: str) -> tuple[str, ...]:
+        settings, pilot = self.settings, self.settings.pilot
+        options: list[tuple[str, object]] = [
+            *(("--server", one) for one in settings.servers),
+            ("--enrolment-file", secret),
+            ("--launch", launch),
+            ("--site", settings.site),
+            ("--outputs", settings.outputs),
+            ("--slots", size.slots or size.cpus),
+            ("--cpus", size.cpus),
+            ("--memory", size.memory),
+            ("--gpus", size.gpus),
+            ("--time-left", size.wall),
+            ("--time-margin", pilot.time_margin),
+            ("--idle-exit", pilot.idle_exit),
+        ]
+        if size.disk is not None:
+            options.append(("--disk", size.disk))
+        if settings.ca_file is not None:
+            options.append(("--ca-file", settings.ca_file))
+        if pilot.work:
+            options.append(("--work", pilot.work))
+        words = [str(word) for option in options for word in option]
+        return (pilot.python, str(self._program), *words, *pilot.arguments)
+
+
+def _submitter(settings: SiteSettings, slurm: SlurmBatch) -> BatchSubmitter:
+    try:
+        from holdfast.adapters.psij.batch import PsijSubmitter
+    except ModuleNotFoundError as error:
+        raise Permanent(
+            f"a site agent submits through PSI/J, which is not installed ({error.name} is missing): pip install 'holdfast[site]'"
+        ) from error
+    return PsijSubmitter(
+        settings.batch, folder=settings.spool / "psij", environment=dict(os.environ), refusal=slurm.refusal
+    )
