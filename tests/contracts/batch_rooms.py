@@ -8,15 +8,18 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Protocol
 
 from tests import servers
 
+from holdfast.adapters.psij.batch import PsijSubmitter
 from holdfast.adapters.slurm.batch import SlurmBatch
 from holdfast.adapters.system.commands import SystemCommands
+from holdfast.domain.pilots.batch import BatchId, BatchJob, BatchOutcome, PilotJob, SubmitRefused
 from holdfast.ports.batch import BatchSystem
 from holdfast.ports.commands import Ran
 
@@ -88,6 +91,51 @@ class SlurmRoom:
         return SlurmBatch(SystemCommands(), {**os.environ, "SLURM_CONF": str(moved_slurm(self.conf, folder))})
 
 
+@dataclass(slots=True)
+class Joined:
+    """What a site agent works with: PSI/J to submit and cancel, Slurm's own word on everything else."""
+
+    submitter: PsijSubmitter
+    reader: SlurmBatch
+
+    async def submit(self, job: PilotJob) -> BatchId | SubmitRefused:
+        return await self.submitter.submit(job)
+
+    async def cancel(self, jobs: Collection[BatchId]) -> None:
+        await self.submitter.cancel(jobs)
+
+    async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
+        return await self.reader.find(names)
+
+    async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
+        return await self.reader.outcome(jobs)
+
+
+class PsijRoom:
+    """The same Slurm through PSI/J."""
+
+    hold = SlurmRoom.hold
+    wrong = SlurmRoom.wrong
+
+    def __init__(self) -> None:
+        self.slurm = SlurmRoom()
+        self.folder = Path(mkdtemp(prefix="holdfast-psij-"))
+
+    @property
+    def commands(self) -> int:
+        return self.slurm.commands
+
+    def system(self) -> Joined:
+        return self._joined(self.slurm.system(), self.slurm.conf)
+
+    def without_scheduler(self, folder: Path) -> Joined:
+        return self._joined(self.slurm.without_scheduler(folder), str(folder / "slurm.conf"))
+
+    def _joined(self, slurm: SlurmBatch, conf: str) -> Joined:
+        own = {**os.environ, "SLURM_CONF": conf}
+        return Joined(PsijSubmitter("slurm", folder=self.folder, environment=own, refusal=slurm.refusal), slurm)
+
+
 def moved_slurm(conf: str, folder: Path, *, host: str = "127.0.0.1") -> Path:
     """A copy of Slurm's configuration whose controller and accounting are at ports where nobody listens."""
     text = Path(conf).read_text()
@@ -108,4 +156,4 @@ def closed_port() -> int:
         return port
 
 
-ROOMS: dict[str, Callable[[], BatchRoom]] = {"slurm": SlurmRoom}
+ROOMS: dict[str, Callable[[], BatchRoom]] = {"slurm": SlurmRoom, "psij": PsijRoom}

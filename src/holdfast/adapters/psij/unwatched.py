@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from psij import Job
+from psij import Job, Launcher
 from psij.executors.batch.batch_scheduler_executor import BatchSchedulerExecutor, BatchSchedulerExecutorConfig
 from psij.executors.batch.lsf import LsfJobExecutor
 from psij.executors.batch.pbs import PBSJobExecutor
@@ -22,6 +22,27 @@ class _NoPolls:
 
     def register_job(self, job: Job) -> None:
         """Nothing is watched."""
+
+
+class InPlace(Launcher):
+    """Puts the pilot in the script's place: the batch system hears its exit code, and its signals reach the pilot.
+
+    PSI/J's own launchers stay between the two, and their scripts end well whatever became of the job.
+    """
+
+    def get_launch_command(self, job: Job) -> list[str]:
+        spec = job.spec
+        assert spec is not None  # noqa: S101 - we made it
+        assert spec.executable is not None  # noqa: S101
+        where = str(spec.stdout_path) if spec.stdout_path is not None else "/dev/null"
+        command = [str(spec.executable), *(spec.arguments or [])]
+        return ["exec", "/bin/sh", "-c", 'exec "$@" >"$0" 2>&1', where, *command]
+
+    def is_launcher_failure(self, output: str) -> bool:
+        return False
+
+    def get_launcher_failure_message(self, output: str) -> str:
+        return ""
 
 
 class Unwatched(BatchSchedulerExecutor):
@@ -40,6 +61,9 @@ class Unwatched(BatchSchedulerExecutor):
 
     def _start_queue_poll_thread(self) -> _NoPolls:  # type: ignore[override]
         return _NoPolls()
+
+    def _get_launcher_from_job(self, job: Job) -> Launcher:
+        return InPlace(self.config)
 
     def get_submit_command(self, job: Job, submit_file_path: Path) -> list[str]:
         program, *rest = super().get_submit_command(job, submit_file_path)  # type: ignore[safe-super]
