@@ -1,0 +1,66 @@
+"""The experiments on pilots and caches.
+
+    just bench pilots simulate            # W1, W2, W3 under every condition, every arm, every way to submit, at the paper's size
+    just bench pilots simulate --seeds 3
+    just bench pilots figures             # figures 6 to 12 for the docs, from the rows that simulate left
+
+Each writes its rows to bench/results and ends with an error when a goal is not reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from bench.harness import keep, leave
+from bench.pilots import experiments, figures
+
+
+def simulate(seeds: int, *, kept: bool) -> bool:
+    """The paper's size: 120 pilots on 30 hosts."""
+    since = time.perf_counter()
+
+    def said(one: experiments.Row) -> None:
+        print(
+            f"  {one.workload} {one.condition} {one.submission:<10} {one.arm:<24} {one.makespan.mean:>7.0f} s ± {one.makespan.deviation:<6.0f}"
+            f" × {one.over_bound.mean:.3f} (at most {one.over_bound.most:.3f})  hits {one.hit_ratio.mean:.3f}  stage-in {one.stage_in.mean:.1f} s",
+            file=sys.stderr,
+        )
+
+    rows = experiments.grid(range(1, seeds + 1), said)
+    tier0 = experiments.tier0_rows(range(1, seeds + 1))
+    for one in tier0:
+        said(one)
+    found = experiments.goals(rows)
+    told = {
+        "pilots": experiments.HOSTS * experiments.SLOTS,
+        "hosts": experiments.HOSTS,
+        "seeds": seeds,
+        "seconds": round(time.perf_counter() - since, 1),
+        "goals": found,
+        "rows": experiments.plain(rows),
+        "tier0": experiments.plain(tier0),
+        "running": experiments.timelines(1),
+    }
+    where = keep("pilots_simulation", [], told) if kept else "nothing kept"
+    print(f"goals {'reached' if found['reached'] else 'NOT reached'}; {where}")
+    return bool(found["reached"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench.pilots", description="Experiments on pilots and caches.")
+    what = parser.add_subparsers(dest="what", required=True)
+    one = what.add_parser("simulate", help="every arm at the paper's size")
+    one.add_argument("--seeds", type=int, default=40)
+    one.add_argument("--no-keep", action="store_true", help="write no results")
+    one = what.add_parser("figures", help="draw figures 6 to 12 from the last simulation")
+    one.add_argument("--check", action="store_true", help="write nothing; say whether they are up to date")
+    given = parser.parse_args()
+    if given.what == "figures":
+        sys.exit(0 if figures.write(print, check=given.check) else 1)
+    leave(reached=simulate(given.seeds, kept=not given.no_keep))
+
+
+if __name__ == "__main__":
+    main()

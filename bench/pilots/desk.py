@@ -1,0 +1,97 @@
+"""Where simulated pilots ask for jobs: the servers' own matching, and who is woken when a job comes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench.pilots.arms import Arm, Caching
+from bench.pilots.caches import Caches
+from bench.pilots.workloads import Workload
+from holdfast.domain.pilots.matching import Matching
+from holdfast.domain.pilots.matching_policy import BOUND, LOOK_AHEAD, MatchingPolicy, Sharing
+from holdfast.domain.pilots.meeting import Meet
+from holdfast.domain.pilots.waiting_jobs import Wanted
+
+SHARING = {
+    Caching.NONE: Sharing.NONE,
+    Caching.PILOT: Sharing.PILOT,
+    Caching.HOST: Sharing.HOST,
+    Caching.SITE: Sharing.HOST,
+}
+
+
+def file_name(number: int) -> str:
+    return f"f{number}"
+
+
+def meet(workload: Workload, job: int, most: int) -> Meet | None:
+    """With whom a job belongs together: those that write what one job reads, and all that read it, if a host has room for them."""
+    first = min((file for file in workload.reads(job) if file < workload.jobs), default=job)
+    readers = workload.readers(first)
+    if not readers:
+        return None
+    writers = [file for file in workload.reads(readers[0]) if file < workload.jobs]
+    room = max(len(readers), len(writers))
+    return Meet(writers[0], room, len(readers) + len(writers)) if room <= most else None
+
+
+class Desk:
+    """Jobs that wait, pilots that ask."""
+
+    def __init__(self, workload: Workload, caches: Caches, arm: Arm) -> None:
+        wait = BOUND if arm.wait_for_data else 0.0
+        sharing = SHARING[arm.caching]
+        self.matching = Matching(
+            replace(LOOK_AHEAD, sharing=sharing, sites=False) if arm.look_ahead else MatchingPolicy(sharing, wait=wait)
+        )
+        self.bound = wait
+        self.idle = 0
+        """Pilots that have nothing to do."""
+        self._workload, self._caches, self._ahead = workload, caches, arm.look_ahead
+
+    @property
+    def waiting(self) -> int:
+        return len(self.matching)
+
+    def join(self, pilot: int) -> None:
+        self._caches.join(pilot)
+        self.matching.join(pilot, pilot // self._caches.slots)
+        self.freed(pilot)
+
+    def freed(self, pilot: int) -> None:
+        """A pilot has nothing to do."""
+        self.idle += 1
+        self.matching.idle(pilot)
+
+    def wait(self, job: int, now: float) -> None:
+        """A job waits."""
+        files = [file_name(one) for one in self._workload.reads(job)]
+        together = meet(self._workload, job, self._caches.slots) if self._ahead else None
+        self.matching.arrive(Wanted(job, job, files, meet=together), now)
+
+    def ask(self, pilot: int, now: float) -> int | None:
+        """The job that a pilot gets; None: it stays idle."""
+        job = self.matching.take(pilot, now)
+        if job is None:
+            return None
+        self.idle -= 1
+        assert isinstance(job, int)
+        return job
+
+    def wake(self, job: int, now: float) -> int | None:
+        """The idle pilot that should look for work because this job waits; None: nobody is idle, or the job is given away."""
+        if not self.idle or job not in self.matching:
+            return None
+        pilot = self.matching.pilot_for(job, now)
+        assert pilot is None or isinstance(pilot, int)
+        return pilot
+
+    def kept(self, holder: int, file: str, size: int) -> None:
+        """A holder's cache has a file more."""
+        removed = self._caches.add(holder, file, size)
+        if removed is not None:
+            self.matching.cached(self._caches.speaker[holder], ((file, size),), removed)
+
+    def over(self, job: int, now: float) -> None:
+        """A run of a job has ended, well or not."""
+        self.matching.ended(job, now)
