@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from holdfast.domain.jobs.job_document import Ending, JobDocument, Manifest, State, Transition
+from holdfast.domain.jobs.meeting_key import MEET
 from holdfast.domain.jobs.resources import resource_class
 from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.jobs.story import words
@@ -106,4 +107,5 @@ def specification_public(spec: Specification) -> Json:
         "max_attempts": spec.retry.max_attempts,
         "retry_wait": spec.retry.wait,
         "when_exhausted": spec.retry.when_exhausted.value,
+        **({MEET: spec.extra[MEET]} if MEET in spec.extra else {}),
     }

@@ -22,6 +22,7 @@ from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.job_store import JobStore, Stored
 from holdfast.services.claim_windows import ClaimSettings, DeskTally, Windows
 from holdfast.services.first_claims import FirstClaims
+from holdfast.services.match_jobs import MatchJobs
 from holdfast.services.release_claims import release_wish
 from holdfast.services.write_checked import Settled, Wish, Writer
 
@@ -42,6 +43,8 @@ class Request:
     free: Resources
     most: int
     batch: int
+    site: str
+    slots: int
     since: float
     answer: asyncio.Future[list[Stored]]
     busy: bool = False
@@ -61,6 +64,7 @@ class ClaimJobs:
         self.tally = DeskTally()
         self._wake = asyncio.Event()
         self.windows = Windows(store, clock, self.settings, self.tally, self._wake.set)
+        self.match: MatchJobs | None = None
         self._waiting: list[Request] = []
         self._flying = 0
         self._took_off = -1e9
@@ -68,11 +72,16 @@ class ClaimJobs:
         self._hungry: OrderedDict[str, float] = OrderedDict()
         """Since when each pilot has asked in vain."""
 
+    def weigh(self, match: MatchJobs) -> None:
+        """From now on where the data are is weighed too."""
+        self.match = self.windows.match = match
+
     # -- asked by pilots ---------------------------------------------------------------------------------------
 
     async def claim(
-        self, *, pilot: str, host: str, tenant: str, free: Resources, most: int, wait: float, batch: int = 1
-    ) -> list[Stored]:
+        self, *, pilot: str, host: str, tenant: str, free: Resources, most: int, wait: float, batch: int = 1,
+        site: str = "", slots: int = 1,
+    ) -> list[Stored]:  # fmt: skip
         """Wait until there is work that fits, at most so long; perhaps none. Cancelled, it gives back what it was given.
 
         What is given fits into what is free all at once; with a batch, so often over, one after another.
@@ -82,7 +91,9 @@ class ClaimJobs:
         since = self._hungry.setdefault(pilot, self.clock.monotonic())
         if len(self._hungry) > REMEMBERED_PILOTS:
             self._hungry.popitem(last=False)
-        request = Request(pilot, host, tenant, free, most, batch, since, loop.create_future())
+        request = Request(pilot, host, tenant, free, most, batch, site, slots, since, loop.create_future())
+        if self.match is not None:
+            self.match.asks(pilot, tenant, host, site, slots, most)
         self._waiting.append(request)
         self._wake.set()
         try:
@@ -137,7 +148,12 @@ class ClaimJobs:
             return None
         now = self.clock.now()
         gated = self.windows.gated
-        fresh = [one for one in documents if claimable(one, now) and not gated(one)]
+        concerns = self.match.concerns if self.match is not None else None
+        fresh = [
+            one
+            for one in documents
+            if claimable(one, now) and not gated(one) and (concerns is None or not concerns(one))
+        ]
         fresh.sort(key=rank)
         given: dict[str, tuple[Request, JobDocument]] = {}
         for request in waiting:
@@ -176,6 +192,8 @@ class ClaimJobs:
     def notice(self, stored: Stored) -> None:
         """A document was written here: if the job is to be had again, a waiting pilot may have it at once."""
         document = stored.document
+        if self.match is not None and document.attempt > 0 and document.state is not State.RUNNING:
+            self.match.ended(document.tenant, document.id)
         if document.state is State.AVAILABLE and document.attempt > 0:
             self.windows.free(document.id)
             if claimable(document, self.clock.now()):
@@ -219,6 +237,8 @@ class ClaimJobs:
 
     def _serve(self) -> None:
         now = self.clock.monotonic()
+        if self.match is not None:
+            self.match.tick()
         batch: list[tuple[Request, Stored]] = []
         unmet: list[Request] = []
         for request in self._waiting:
@@ -260,7 +280,9 @@ class ClaimJobs:
 
     def _queued_for(self, request: Request, now: float) -> Callable[[Resources], Stored | None]:
         foreign = now - request.since >= self.settings.foreign_after
-        return lambda free: self.windows.next(request.tenant, free, foreign=foreign, host=request.host)
+        return lambda free: self.windows.next(
+            request.tenant, free, foreign=foreign, host=request.host, pilot=request.pilot
+        )
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -270,11 +292,13 @@ class ClaimJobs:
             self.tally.bulks += 1
             answers = await self.writer.write(wishes)
             granted: dict[int, list[Stored]] = {}
-            for (request, _), answer in zip(batch, answers, strict=True):
+            for (request, stored), answer in zip(batch, answers, strict=True):
                 if isinstance(answer, Settled):
                     granted.setdefault(id(request), []).append(answer.stored)
                 else:
                     self.tally.lost += 1
+                    if self.match is not None:
+                        self.match.ended(stored.document.tenant, stored.document.id)
             for request in {id(request): request for request, _ in batch}.values():
                 self._answer(request, granted.get(id(request), []))
         except Exception as error:  # the requests must not hang on a bug
@@ -297,6 +321,8 @@ class ClaimJobs:
             return
         self._waiting.remove(request)
         self._hungry.pop(request.pilot, None)
+        if self.match is not None:
+            self.match.answered(request.pilot, request.tenant)
         request.answer.set_result(jobs)
 
     def _claimed(self, request: Request, document: JobDocument, now: int) -> JobDocument | Refused:

@@ -12,7 +12,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.domain.jobs.claim import avoids, claimable
 from holdfast.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, Lane, State, lane_named, lane_of
@@ -22,6 +22,7 @@ from holdfast.domain.pilots.lifetime import ends_in_time
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
+from holdfast.services.match_jobs import MatchJobs
 
 LEAST = 50
 """Candidates of a lane that are worth a search."""
@@ -60,6 +61,8 @@ class ClaimSettings:
     """How often to look for new lanes while those known have work, in seconds."""
     look: int = 64
     """How many candidates of a lane are tried for one that fits."""
+    data_first: int = 8
+    """So often in a row a lane with data where the pilot runs goes before the lane whose turn it is."""
 
 
 @dataclass(slots=True, eq=False)
@@ -75,8 +78,20 @@ class _Window:
     """When the end of the lane was reached; None while there is more to read."""
     unfit: int = 0
     """Candidates looked at in a row that did not fit into what was free."""
+    given: set[str] = field(default_factory=set)
+    """Candidates that were given out of their turn."""
     served: int = 0
     """The desk's count at which this window was served last; the lowest goes first among equals."""
+
+
+class _Asking(NamedTuple):
+    """Whom a candidate is for."""
+
+    tenant: str
+    free: Resources
+    host: str
+    pilot: str
+    foreign: bool
 
 
 def _urgency(one: tuple[int, bool, int, _Window]) -> tuple[int, bool, int]:
@@ -111,6 +126,9 @@ class Windows:
         """Told when there may be more to give."""
         self.gated: Callable[[JobDocument], bool] = lambda _document: False
         """Whether nobody may have a job for now, for a reason that is not on its document."""
+        self.match: MatchJobs | None = None
+        """Weighs where the data are; None: nobody does."""
+        self._data_first = 0
         self._slots: frozenset[int] | None = None
         self._heir: frozenset[int] | None = None
         self._far = False
@@ -191,6 +209,8 @@ class Windows:
             window = self._window(lane, foreign=False)
             if len(window.jobs) < self.settings.window:
                 window.jobs.append(stored)
+                if self.match is not None:
+                    self.match.offer(stored)
                 room[lane.tenant] -= 1
 
     def look_anew(self) -> None:
@@ -202,8 +222,18 @@ class Windows:
         """The job is to be had again."""
         self._taken.pop(job, None)
 
-    def next(self, tenant: str, free: Resources, *, foreign: bool, host: str = "") -> Stored | None:
-        """The best candidate: highest priority first, then our own slots', then the lane that was served longest ago."""
+    def next(self, tenant: str, free: Resources, *, foreign: bool, host: str = "", pilot: str = "") -> Stored | None:
+        """The best candidate: highest priority first, then data where the pilot runs, our own slots', the lane that was served longest ago."""
+        match = self.match if self.match is not None and self.match.weighs(tenant) else None
+        asking = _Asking(tenant, free, host, pilot, foreign)
+        found = self._next(asking, match, last=match is None)
+        if found is None and match is not None:
+            # Nothing else is there for this pilot: what is kept for busy ones is better run than kept.
+            found = self._next(asking, match, last=True)
+        return found
+
+    def _next(self, asking: _Asking, match: MatchJobs | None, *, last: bool) -> Stored | None:
+        tenant, free, _, _, foreign = asking
         awaited = -HIGHEST_PRIORITY - 1
         fed: list[tuple[int, bool, int, _Window]] = []
         for window in self._windows.values():
@@ -221,12 +251,52 @@ class Windows:
             window = best[3]
             if awaited > window.lane.priority:
                 return None  # something more urgent is just being read
-            if (stored := self._take(window, free, host)) is not None:
-                self._turn += 1
-                window.served = self._turn
+            stored = self._nearest(fed, best, asking, match) if match is not None else None
+            if stored is not None:
+                return stored
+            if (stored := self._take(window, asking, match, last=last)) is not None:
+                self._serve(window)
                 return stored
             fed.remove(best)  # nothing in it fits after all
         return None
+
+    def _serve(self, window: _Window) -> None:
+        self._turn += 1
+        window.served = self._turn
+
+    def _nearest(
+        self,
+        fed: list[tuple[int, bool, int, _Window]],
+        best: tuple[int, bool, int, _Window],
+        asking: _Asking,
+        match: MatchJobs,
+    ) -> Stored | None:
+        """A candidate of the most urgent lanes whose data are where the pilot runs; the lane whose turn it is comes first."""
+        turn = self._data_first >= self.settings.data_first
+        wall = self.clock.now()
+
+        def fit(stored: Stored) -> bool:
+            return stored.document.id not in self._taken and self._may_have(
+                stored.document, asking.free, asking.host, wall
+            )
+
+        for one in [best] if turn else sorted((one for one in fed if one[0] == best[0]), key=_urgency):
+            window = one[3]
+            stored = match.near(str(window.lane), asking.tenant, asking.pilot, fit)
+            if stored is not None:
+                self._data_first = 0 if one is best else self._data_first + 1
+                self._taken[stored.document.id] = self.clock.monotonic()
+                window.given.add(stored.document.id)
+                match.given(stored.document, asking.pilot, near=True)
+                self._serve(window)
+                return stored
+        self._data_first = 0
+        return None
+
+    def _may_have(self, document: JobDocument, free: Resources, host: str, wall: int) -> bool:
+        if not claimable(document, wall) or (document.extra and avoids(document, host, wall)):
+            return False
+        return not self.gated(document) and fits(document.resources, free) and ends_in_time(document, free.wall)
 
     def has_none_for(self, tenant: str, free: Resources) -> bool:
         """Whether nothing is queued that someone with so much free should get before a job that comes now.
@@ -241,18 +311,29 @@ class Windows:
                 return False
         return True
 
-    def _take(self, window: _Window, free: Resources, host: str) -> Stored | None:
+    def _take(self, window: _Window, asking: _Asking, match: MatchJobs | None, *, last: bool) -> Stored | None:
+        _, free, host, pilot, _ = asking
         wall = self.clock.now()
         for _ in range(min(self.settings.look, len(window.jobs))):
             stored = window.jobs.popleft()
             document = stored.document
+            if document.id in window.given:
+                window.given.discard(document.id)
+                continue
             if document.id in self._taken or not claimable(document, wall):
                 continue
             avoided = bool(document.extra) and avoids(document, host, wall)
-            fit = fits(document.resources, free) and ends_in_time(document, free.wall)
-            if not avoided and not self.gated(document) and fit:
+            if (
+                not avoided
+                and not self.gated(document)
+                and fits(document.resources, free)
+                and ends_in_time(document, free.wall)
+                and (match is None or not match.held_back(document, pilot, last=last))
+            ):
                 self._taken[document.id] = self.clock.monotonic()
                 window.unfit = 0
+                if match is not None:
+                    match.given(document, pilot, near=False)
                 return stored
             window.jobs.append(stored)
             window.unfit += 1
@@ -292,6 +373,7 @@ class Windows:
             if settled and window.unfit >= len(window.jobs):
                 # Nobody who waits can run any of these; what comes after them, or came since, may fit.
                 window.jobs.clear()
+                window.given.clear()
                 window.unfit = 0
             if window.ended_at is None:
                 wanted.append(window)
@@ -331,7 +413,12 @@ class Windows:
             page = await self.store.search(query, sort=sort, limit=limit, cursor=window.cursor)
             if self._slots is not slots and not window.foreign:
                 return
-            window.jobs.extend(stored for stored in page.jobs if stored.document.id not in self._taken)
+            fresh = [stored for stored in page.jobs if stored.document.id not in self._taken]
+            if self.match is not None:
+                await self.match.learn(fresh)
+                if self._slots is not slots and not window.foreign:
+                    return
+            window.jobs.extend(fresh)
             window.cursor = page.cursor
             window.ended_at = self.clock.monotonic() if page.cursor is None else None
         except PortError:

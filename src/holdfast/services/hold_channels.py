@@ -48,6 +48,8 @@ class HoldChannels:
     """What this server itself gave to pilots: released first, without waiting for a search to show it."""
     troubled: Callable[[str], None] = lambda _text: None
     """Told when deaths could not be looked into."""
+    gone: Callable[[str], None] = lambda _pilot: None
+    """Told of each pilot that died."""
     grace: float = 0.3
     """Seconds for a pilot that lost its channel to show a newer one."""
     doubt: float = 10.0
@@ -164,6 +166,7 @@ class HoldChannels:
         self.deaths += len(dead)
         for pilot in dead:
             self.beats.forget(pilot)
+            self.gone(pilot)
             await self.release.mark(pilot, PilotState.GONE, "its channel closed")
 
     async def _dead(self, closed: list[Channel]) -> set[str]:

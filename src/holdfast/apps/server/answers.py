@@ -198,6 +198,12 @@ class StagedInputOut(InputOut):
     path: str | None = None
 
 
+class MeetOut(Out):
+    key: str
+    room: int
+    of: int
+
+
 class SpecificationOut(Out):
     id: str
     name: str
@@ -212,6 +218,7 @@ class SpecificationOut(Out):
     max_attempts: int
     retry_wait: int
     when_exhausted: Literal["fail", "hold"]
+    meet: MeetOut | None = None
 
 
 class LineOut(Out):
@@ -355,8 +362,13 @@ class ClaimOut(Out):
     specification: SpecificationOut
 
 
+class CacheKnownOut(Out):
+    known: int
+
+
 class ClaimsOut(Out):
     claims: list[ClaimOut]
+    cache: CacheKnownOut | None = None
 
 
 class EndResultOut(Out):

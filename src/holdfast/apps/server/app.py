@@ -51,7 +51,7 @@ log = structlog.get_logger()
 def make_app(services: ServerParts) -> FastAPI:
     """The application around one server's services; they run while it does."""
     metrics = Metrics(services.samples)
-    desk = Desk(services, metrics)
+    desk = Desk(services, metrics, peers_for=services.caches.peers_for)
 
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:

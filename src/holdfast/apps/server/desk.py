@@ -40,6 +40,8 @@ class Desk:
     """The jobs of claims whose pilots sent pieces of logs that are followed elsewhere; None for no such job."""
     hosts: dict[str, str] = field(default_factory=dict)
     """Where each pilot runs, as it said when it registered."""
+    places: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The site and the slots of each pilot."""
     peers_for: Callable[[str, str], list[dict[str, object]]] = lambda _file, _pilot: []
     """Sources among pilots that have a file, for one pilot: the nearest first."""
     views: dict[str, Viewpoint] = field(default_factory=dict)
@@ -59,7 +61,9 @@ class Desk:
 
     def know(self, specifications: Iterable[Specification]) -> None:
         """These are about to be stored: whoever claims their jobs at once need not read them back."""
-        self._specifications.update((one.id, one) for one in specifications)
+        known = list(specifications)
+        self._specifications.update((one.id, one) for one in known)
+        self.services.match.know(known)
         self._forget()
 
     def _forget(self) -> None:

@@ -57,6 +57,14 @@ class InputIn(Model):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
 
+class MeetIn(Model):
+    """Whom the jobs are brought together with: those that share the key, with `{name}` where a parameter stands."""
+
+    key: Annotated[Name, Field(max_length=500)]
+    room: int = Field(default=1, ge=1, le=10_000)
+    of: int = Field(default=0, ge=0, le=1_000_000)
+
+
 class SpecificationIn(Model):
     name: Name = "job"
     command: list[Annotated[NoNul, Field(max_length=131_072)]] = Field(min_length=1, max_length=10_000)
@@ -72,6 +80,7 @@ class SpecificationIn(Model):
     max_attempts: int = Field(default=1, ge=1, le=100)
     retry_wait: int = Field(default=0, ge=0, le=86_400)
     when_exhausted: Literal["fail", "hold"] = "fail"
+    meet: MeetIn | None = None
 
 
 class JobIn(Model):

@@ -25,7 +25,7 @@ from holdfast.apps.server.desk import AnEnroller, Desk, LatePilot, PilotCaller, 
 from holdfast.apps.server.enrolment_routes import let_in
 from holdfast.apps.server.event_stream import EventStream, event, while_wanted
 from holdfast.apps.server.job_routes import json_answer
-from holdfast.apps.server.models import BeatIn, BegunIn, ClaimIn, EndIn, EndsIn, LogIn, PilotIn
+from holdfast.apps.server.models import BeatIn, BegunIn, CacheReportIn, ClaimIn, EndIn, EndsIn, LogIn, PilotIn
 from holdfast.apps.server.problems import Problem
 from holdfast.apps.server.site_routes import note_pilot
 from holdfast.apps.server.submissions import resources_from
@@ -40,6 +40,7 @@ from holdfast.ports.identity import Principal, Role
 from holdfast.ports.job_store import JobQuery, Record, Stored, Written
 from holdfast.services.end_jobs import EndReport
 from holdfast.services.hold_channels import Channel
+from holdfast.services.keep_caches import CacheReport, Share
 from holdfast.services.note_leftovers import Cleanup
 from holdfast.services.reach_elements import element_path
 
@@ -161,6 +162,8 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
     """Wait for work that fits. A pilot that is gone by then gets none: its jobs would wait for its lease to end."""
     known = await _pilot_host(desk, pilot, who)
     services = desk.services
+    site, slots = desk.places.get(pilot, ("", 1))
+    cache = _cache_known(desk, pilot, who.tenant, known, site, body.cache) if body.cache is not None else {}
     asking = services.claims.claim(
         pilot=pilot,
         host=known,
@@ -169,6 +172,8 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
         free=resources_from(body.resources, None if body.time_left is None else max(0.0, body.time_left - body.wait)),
         most=body.max,
         batch=body.batch,
+        site=site,
+        slots=slots,
         wait=max(body.wait, ONE_LOOK),
     )
     granted = await while_wanted(asking, request.receive, desk.stopping) or []
@@ -177,13 +182,21 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
     specs, inputs = await _specifications(desk, granted, pilot, view)
     outputs_to = outputs_of(desk, view)
     return json_answer(
-        {
+        cache
+        | {
             "claims": [
                 _claim_json(one, specs[one.document.specification], inputs.get(one.document.id), outputs_to)
                 for one in granted
             ]
         }
     )
+
+
+def _cache_known(desk: Desk, pilot: str, tenant: str, host: str, site: str, given: CacheReportIn) -> Json:
+    """Take in what a pilot tells of its cache; it is told what is known of it here."""
+    share = Share(given.share.url, given.share.secret) if given.share is not None else None
+    report = CacheReport(given.version, given.base, given.added, given.removed, given.gone, share)
+    return {"cache": {"known": desk.services.caches.report(pilot, tenant, host, site, report)}}
 
 
 async def _specifications(
@@ -210,6 +223,7 @@ async def _pilot_host(desk: Desk, pilot: str, who: Principal) -> str:
             raise Problem(403, "the pilot is not registered; register again")
         host = desk.hosts[pilot] = known.pilot.host
         desk.services.neighbours.meet(known.pilot)
+        desk.places[pilot] = (known.pilot.site, known.pilot.slots)
     return host
 
 
@@ -348,5 +362,6 @@ async def bye(desk: TheDesk, who: PilotCaller, pilot: str) -> Response:
     count = await release.of_pilots([pilot], by=pilot, reason="its pilot said good-bye", overlap_possible=False)
     services.beats.forget(pilot)
     await services.neighbours.bye(pilot)
+    services.caches.forget(pilot)
     await release.mark(pilot, PilotState.GONE, "it said good-bye")
     return json_answer({"released": count})

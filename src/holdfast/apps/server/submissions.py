@@ -10,6 +10,7 @@ import orjson
 from holdfast.apps.server.models import JobIn, ResourcesIn, SpecificationIn, SubmitIn
 from holdfast.apps.server.problems import Problem
 from holdfast.domain.jobs.inputs import Input, Staging, filled, produced, wrong_input
+from holdfast.domain.jobs.meeting_key import MEET
 from holdfast.domain.jobs.outbound import Outbound
 from holdfast.domain.jobs.resources import Resources
 from holdfast.domain.jobs.specification import Effects, RetryPolicy, Runner, Specification, WhenExhausted
@@ -30,8 +31,10 @@ def resources_from(given: ResourcesIn, wall: float | None = None) -> Resources:
 
 
 def specification_from(given: SpecificationIn, tenant: str) -> Specification:
+    content = given.model_dump(mode="json")
+    meet = content.pop("meet")
     return Specification(
-        id=specification_named(tenant, given.model_dump(mode="json")),
+        id=specification_named(tenant, content | ({MEET: meet} if meet else {})),
         tenant=tenant,
         name=given.name,
         command=tuple(given.command),
@@ -43,6 +46,7 @@ def specification_from(given: SpecificationIn, tenant: str) -> Specification:
         effects=Effects(given.effects),
         runner=Runner(given.runner),
         retry=RetryPolicy(given.max_attempts, given.retry_wait, WhenExhausted(given.when_exhausted)),
+        extra={MEET: meet} if meet else {},
     )
 
 

@@ -24,11 +24,13 @@ from holdfast.services.find_outputs import FindOutputs
 from holdfast.services.follow_jobs import FollowJobs
 from holdfast.services.hold_channels import HoldChannels
 from holdfast.services.keep_beats import KeepBeats
+from holdfast.services.keep_caches import CacheListener, KeepCaches
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_launches import KeepLaunches
 from holdfast.services.keep_neighbours import KeepNeighbours
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.keep_sites import KeepSites
+from holdfast.services.match_jobs import MatchJobs
 from holdfast.services.measure_demand import MeasureDemand
 from holdfast.services.note_failed_checks import NoteFailedChecks
 from holdfast.services.note_leftovers import NoteLeftovers
@@ -56,6 +58,9 @@ class ServerParts:
         self.name = f"{socket.gethostname()}-{secrets.token_hex(4)}"
         store, clock, writer = parts.store, parts.clock, parts.writer
         self.claims = ClaimJobs(store, writer, clock, parts.ids)
+        self.match = MatchJobs(store, clock)
+        self.claims.weigh(self.match)
+        self.caches = KeepCaches(clock, [CacheListener(self.match.told, self.match.forgotten)])
         self.ends = EndJobs(
             store,
             writer,
@@ -85,6 +90,7 @@ class ServerParts:
             clock,
             granted=self.ends.held_by,
             troubled=lambda text: log.warning("deaths wait", detail=text),
+            gone=self.caches.forget,
         )
         self.neighbours = KeepNeighbours(
             parts.slips,
@@ -145,6 +151,8 @@ class ServerParts:
         yield Sample("holdfast_claim_bulks_total", "Writes of claims", desk.bulks)
         yield Sample("holdfast_window_pages_total", "Pages of candidates read", desk.pages)
         yield Sample("holdfast_lane_looks_total", "Looks for lanes with work", desk.looks)
+        yield Sample("holdfast_claims_near_total", "Claims of jobs whose data are there", self.match.near_given)
+        yield Sample("holdfast_cached_files_known", "Files in caches of pilots that ask here", self.caches.files)
         yield Sample("holdfast_requests_waiting", "Pilots waiting for work", self.claims.waiting)
         yield Sample("holdfast_writes_total", "Version-checked writes", tally.written, (("result", "written"),))
         yield Sample("holdfast_writes_total", "", tally.conflicts, (("result", "conflict"),))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from holdfast.domain.jobs.job_document import Delivery, JobDocument, State, Tie, Transition
 from holdfast.domain.jobs.lifecycle import Event
+from holdfast.domain.jobs.meeting_key import meeting
 from holdfast.domain.jobs.resources import Resources
 from holdfast.domain.jobs.specification import Specification
 
@@ -63,6 +64,7 @@ def new_job(submission: Submission, *, job: str, now: int, by: str) -> JobDocume
         delivery=Delivery(url=submission.callback) if submission.callback else None,
         rev=1,
         history=(Transition(1, now, Event.CREATE.value, State.AVAILABLE.value, 0, by, ""),),
+        extra=meeting(spec, submission.parameters, submission.index) if spec.extra else {},
     )
 
 
@@ -79,5 +81,7 @@ class Element(NamedTuple):
 def new_jobs(common: Submission, elements: Iterable[Element], *, now: int, by: str) -> Iterator[JobDocument]:
     """The first versions of many documents that differ in little else."""
     first = new_job(common, job="", now=now, by=by)
+    spec = common.specification
     for job, at, parameters, tie in elements:
-        yield first.having(id=job, index=at, parameters=parameters, tie=tie)
+        made = first.having(id=job, index=at, parameters=parameters, tie=tie)
+        yield made.having(extra=meeting(spec, parameters, at)) if spec.extra else made

@@ -37,7 +37,8 @@ class _Pilot:
     name: Key
     place: Place
     site: Place | None
-    idle: bool = False
+    slots: int = 1
+    free: int = 0
 
 
 class Matching:
@@ -97,22 +98,34 @@ class Matching:
 
     # -- pilots --------------------------------------------------------------------------------------------------
 
-    def join(self, pilot: Key, host: Key, site: Key | None = None) -> None:
-        """A pilot with one slot is there; one with more joins once for each of them, under different names."""
+    def join(self, pilot: Key, host: Key, site: Key | None = None, slots: int = 1) -> None:
+        """A pilot is there."""
         if pilot in self._pilots:
             return
         name = pilot if self.policy.sharing is Sharing.PILOT else host
         place = self._places.get(name)
         if place is None:
             place = self._places[name] = Place(name)
-        place.slots += 1
+        place.slots += slots
         far = None
         if site is not None and self.policy.sites:
             far = self._sites.get(site)
             if far is None:
                 far = self._sites[site] = Place(site)
-        self._pilots[pilot] = _Pilot(pilot, place, far)
+        self._pilots[pilot] = _Pilot(pilot, place, far, slots)
         self._shelves.put(place)
+
+    @property
+    def pilots(self) -> int:
+        return len(self._pilots)
+
+    def resize(self, pilot: Key, slots: int) -> None:
+        """A pilot has so many slots."""
+        known = self._pilots[pilot]
+        if known.slots != slots:
+            known.place.slots += slots - known.slots
+            known.slots = slots
+            self._shelves.put(known.place)
 
     def part(self, pilot: Key) -> None:
         """A pilot is gone, with its cache."""
@@ -126,46 +139,48 @@ class Matching:
         if known.site is not None:
             self._far.forget(pilot, known.site.name)
         place.ends.pop(pilot, None)
-        place.slots -= 1
+        place.slots -= known.slots
         if place.slots <= 0:
             self._places.pop(place.name, None)
             for waiting in [*place.held.values(), *place.aside.values()]:
                 self._let_go(waiting)
         self._shelves.put(place)
 
-    def idle(self, pilot: Key) -> None:
-        """A pilot has nothing to do."""
+    def idle(self, pilot: Key, free: int = 1) -> None:
+        """A pilot has so many slots with nothing to do."""
         known = self._pilots[pilot]
-        if not known.idle:
-            known.idle = True
-            place = known.place
-            place.idle[pilot] = None
-            self._idle[pilot] = None
-            if place.ends:
-                place.ends.pop(pilot, None)
-            if known.site is not None:
-                known.site.idle[pilot] = None
-            if self.policy.ahead:
-                self._shelves.put(place)
+        if known.place.ends:
+            known.place.ends.pop(pilot, None)
+        if known.free != free:
+            self._set_free(known, free)
 
     def busy(self, pilot: Key, until: float | None = None) -> None:
-        """A pilot has something to do, perhaps until then."""
+        """A pilot has something to do in all its slots, perhaps until then."""
         known = self._pilots[pilot]
-        place = known.place
         if until is not None and self.policy.price is not None:
-            place.ends[pilot] = until
-        if known.idle:
-            known.idle = False
+            known.place.ends[pilot] = until
+        if known.free:
+            self._set_free(known, 0)
+
+    def _set_free(self, known: _Pilot, free: int) -> None:
+        pilot = known.name
+        more = free - known.free
+        known.free = free
+        if free:
+            self._idle[pilot] = None
+        else:
             del self._idle[pilot]
-            del place.idle[pilot]
-            if len(place.held) > len(place.idle) + len(place.ends):
-                self._let_go(next(reversed(place.held.values())))
-            if known.site is not None:
-                del known.site.idle[pilot]
-                if len(known.site.held) > len(known.site.idle):
-                    self._let_go(next(reversed(known.site.held.values())))
-            if self.policy.ahead:
-                self._shelves.put(place)
+        for place in (known.place, known.site):
+            if place is not None:
+                place.free += more
+                if free:
+                    place.idle[pilot] = free
+                else:
+                    del place.idle[pilot]
+                while len(place.held) > place.free + len(place.ends):
+                    self._let_go(next(reversed(place.held.values())))
+        if self.policy.ahead:
+            self._shelves.put(known.place)
 
     def cached(self, pilot: Key, added: Iterable[tuple[Key, int]] = (), removed: Iterable[Key] = ()) -> None:
         """What a pilot's cache has gained, with sizes in bytes, and what it has lost."""
@@ -254,10 +269,14 @@ class Matching:
     def give(self, job: Key, pilot: Key, now: float, until: float | None = None) -> None:
         """A pilot has a job."""
         waiting = self._remove(job)
-        self.busy(pilot, until)
+        known = self._pilots[pilot]
+        if until is not None and self.policy.price is not None:
+            known.place.ends[pilot] = until
+        if known.free:
+            self._set_free(known, known.free - 1)
         if waiting is None or waiting.wanted.meet is None or not self.policy.ahead:
             return
-        place = self._pilots[pilot].place
+        place = known.place
         meeting = self._meetings.give(job, waiting.wanted.meet, now)
         if meeting.place is None:
             meeting.place = place.name
@@ -406,7 +425,7 @@ class Matching:
 
     def _free(self, place: Place, more: int, now: float) -> bool:
         """Whether someone there is idle, or by the price soon enough, for one job more than is kept for them already."""
-        spare = len(place.idle) - len(place.held)
+        spare = place.free - len(place.held)
         price = self.policy.price
         if price is None:
             return spare > 0

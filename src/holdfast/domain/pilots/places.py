@@ -18,7 +18,9 @@ class Place:
 
     name: Key
     slots: int = 0
-    idle: dict[Key, None] = field(default_factory=dict)
+    idle: dict[Key, int] = field(default_factory=dict)
+    """Its pilots with free slots, and how many."""
+    free: int = 0
     kept: int = 0
     """Slots that meetings need here, those of their jobs that run included."""
     held: dict[Key, Waiting] = field(default_factory=dict)
@@ -32,7 +34,7 @@ class Place:
     @property
     def ready(self) -> bool:
         """Whether someone is idle for whom nothing is kept yet."""
-        return len(self.idle) > len(self.held)
+        return self.free > len(self.held)
 
 
 class Shelves:
@@ -45,7 +47,7 @@ class Shelves:
 
     def put(self, place: Place) -> None:
         """A place has changed."""
-        shelf = place.slots - place.kept if len(place.idle) > len(place.held) else None
+        shelf = place.slots - place.kept if place.free > len(place.held) else None
         if shelf != place.shelf:
             if place.shelf is not None:
                 del self._shelves[place.shelf][place]
