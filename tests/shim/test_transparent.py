@@ -30,7 +30,9 @@ def call(folder: Path | None, *words: str, given: str | None = None, **more: str
     known = dict(os.environ) | more
     if folder is not None:
         known |= {"PATH": f"{folder / 'bin'}:{known['PATH']}", "HOLDFAST_SHIM_SPOOL": str(folder / "spool")}
-    return subprocess.run(words, input=given, capture_output=True, text=True, env=known, cwd=folder, check=False)
+    return subprocess.run(
+        words, input=given, capture_output=True, text=True, env=known, cwd=folder, check=False, timeout=90
+    )
 
 
 def words_left(folder: Path) -> dict[str, list[str]]:
@@ -104,12 +106,14 @@ def test_waiting_tells_the_job_at_once_and_its_exit_code_at_the_end(folder: Path
     with subprocess.Popen(
         ["sbatch", "--wait", "-o", "/dev/null", "--wrap", work], stdout=subprocess.PIPE, text=True, env=known
     ) as waiting:
-        assert waiting.stdout is not None
-        assert waiting.stdout.readline().startswith("Submitted batch job ")
-        assert len(words_left(folder)) == 1
-        assert waiting.poll() is None
-        go.touch()
+        try:
+            assert waiting.stdout is not None
+            assert waiting.stdout.readline().startswith("Submitted batch job ")
+            assert waiting.poll() is None
+        finally:
+            go.touch()
         assert waiting.wait(60) == 7
+    assert len(words_left(folder)) == 1
 
 
 @pytest.mark.parametrize("spool", ["missing", "a-file", "full"])
@@ -175,6 +179,11 @@ def test_a_job_that_is_decided_on_has_not_ended(folder: Path) -> None:
     assert seen[0] == f"{bad}|RUNNING"
     assert seen[3] == f"{bad} R"
     assert (seen[6], seen[9]) == ("RUNNING", "JobState=RUNNING")
+    # Asked for one by its name, Slurm may tell its state alone.
+    for words in (("-j", bad), (f"--jobs={bad}",), (f"-j{bad}",)):
+        assert call(folder, "sacct", "-X", "-n", "-P", "-o", "State", *words).stdout == "RUNNING\n"
+    assert call(folder, "sacct", "-X", "-n", "-P", "-o", "State", "-j", foreign).stdout == "FAILED\n"
+    assert "FAILED" in call(folder, "sacct", "-X", "-n", "-P", "-o", "State", "-j", f"{bad},{foreign}").stdout
     assert [one for place, one in enumerate(seen) if place not in (0, 3, 6, 9)] == [
         one for place, one in enumerate(bare) if place not in (0, 3, 6, 9)
     ]

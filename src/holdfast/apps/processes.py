@@ -114,6 +114,25 @@ def pilot(context: typer.Context) -> None:
 
 
 @app.command(rich_help_panel=PROCESSES)
+def watcher(
+    spool: Annotated[Path | None, typer.Option(help="Where the sbatch shim leaves word.")] = None,
+    engine: Annotated[str, typer.Option(help="The name under which the jobs are kept.")] = "slurm",
+    act: Annotated[bool, typer.Option("--act", help="Do what rules and people order; otherwise only look on.")] = False,
+    hold: Annotated[bool, typer.Option("--hold", help="A fault that no rule answers waits for a person.")] = False,
+    every: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between looks.")] = 5.0,
+    verbose: Verbose = False,
+) -> None:
+    """Look after users' own Slurm jobs that went through the shim: say why one failed, and have it run again under its id."""
+    from holdfast.apps.watcher import SPOOL, WatcherSettings, watch
+    from holdfast.client.settings import find_settings
+
+    _logs(verbose=verbose)
+    known = find_settings()
+    settings = WatcherSettings(spool or SPOOL, engine, act, hold, every)
+    _run(watch(settings, server=known.server.value, token=known.token.value))
+
+
+@app.command(rich_help_panel=PROCESSES)
 def token(
     subject: Annotated[str, typer.Argument(help="Whose token it is: a person or a service.")],
     role: Annotated[

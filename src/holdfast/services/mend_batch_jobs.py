@@ -89,7 +89,10 @@ class MendBatchJobs:
         if failed:
             details = await self.steering.details([job.id for job in failed])
             for job, outcome in failed.items():
-                await self._report(job, outcome, details.get(job.id))
+                try:
+                    await self._report(job, outcome, details.get(job.id))
+                except PortError as error:  # one that cannot be told holds up no other
+                    self.troubled(f"the fault of job {job.id} is not reported yet: {error}")
 
     async def _allow(self, job: WatchedJob) -> None:
         if not self.acting or job.id in self._allowed:

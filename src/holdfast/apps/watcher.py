@@ -1,0 +1,62 @@
+"""The process that looks after users' own Slurm jobs which went through the shim."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from holdfast.adapters.slurm.batch import SlurmBatch
+from holdfast.adapters.slurm.steering import SlurmSteering
+from holdfast.adapters.system.clock import SystemClock
+from holdfast.adapters.system.commands import PacedCommands, SystemCommands
+from holdfast.adapters.system.shim_spool import ShimSpool
+from holdfast.apps.wiring.exception_service import RemoteExceptionService
+from holdfast.client import AsyncHoldfastClient, Patience
+from holdfast.domain.pilots.pace import Pace
+from holdfast.services.mend_batch_jobs import MendBatchJobs
+
+log = structlog.get_logger()
+
+SPOOL = Path("/var/spool/holdfast/shim")
+
+
+class WatcherSettings(NamedTuple):
+    """How one watcher works."""
+
+    spool: Path = SPOOL
+    engine: str = "slurm"
+    """The name under which the jobs are reported."""
+    acting: bool = False
+    hold: bool = False
+    every: float = 5.0
+    """Seconds between looks."""
+    pace: float = 5.0
+    """Slurm commands a second, at most."""
+
+
+def make_watcher(settings: WatcherSettings, client: AsyncHoldfastClient) -> MendBatchJobs:
+    """The service, wired."""
+    spool = ShimSpool(settings.spool)
+    spool.prepare()
+    commands = PacedCommands(SystemCommands(), SystemClock(), Pace(settings.pace, max(1, int(4 * settings.pace))))
+    return MendBatchJobs(
+        spool,
+        SlurmBatch(commands, os.environ),
+        SlurmSteering(commands, os.environ),
+        RemoteExceptionService(client, settings.engine),
+        acting=settings.acting,
+        hold=settings.hold,
+        every=settings.every,
+        troubled=lambda text: log.warning("watcher", trouble=text),
+    )
+
+
+async def watch(settings: WatcherSettings, *, server: str, token: str) -> None:
+    """Until it is stopped."""
+    async with AsyncHoldfastClient(server, token, patience=Patience(seconds=10.0)) as client:
+        mending = make_watcher(settings, client)
+        log.info("watching", spool=str(settings.spool), acting=settings.acting)
+        await mending.run()
