@@ -145,6 +145,7 @@ class FakeApi:
     logs: dict[str, str] = field(default_factory=dict)
     specification: dict[str, Any] = field(default_factory=lambda: {"name": "align", "command": ["./align", "a b"]})
     pilots: list[dict[str, Any]] = field(default_factory=list)
+    sites: list[dict[str, Any]] = field(default_factory=list)
     alerts: list[dict[str, Any]] = field(default_factory=list)
     incidents: list[dict[str, Any]] = field(default_factory=list)
     """The newest first."""
@@ -206,6 +207,11 @@ class FakeApi:
                 return 200, {"pilots": [one for one in self.pilots if not wanted or one["state"] in wanted]}
             case ("POST", ["logins"]):
                 return 201, {"url": f"{self.url}/login?once=abc", "expires": "2026-05-01T10:10:00.000Z"}
+            case ("GET", ["sites"]):
+                return 200, {"sites": [{"site": one["site"]} for one in self.sites]}
+            case ("GET", ["sites", name]):
+                found = [one for one in self.sites if one["site"] == name]
+                return (200, found[0]) if found else (404, {"detail": f"no agent ever looked after a site {name}"})
             case ("GET", ["brakes"]):
                 return 200, self.brakes
             case ("POST", ["brakes", "groups"]):

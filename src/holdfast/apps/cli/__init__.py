@@ -30,6 +30,7 @@ from holdfast.apps.cli.queue import queue
 from holdfast.apps.cli.raising import raise_
 from holdfast.apps.cli.rules import rules
 from holdfast.apps.cli.run import run, watch
+from holdfast.apps.cli.sites import sites
 from holdfast.apps.cli.steer import cancel, force_complete, force_fail, hold, release, retry
 from holdfast.apps.cli.story import story
 from holdfast.apps.cli.submit import submit
@@ -50,7 +51,7 @@ _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
     FLOWS: (run, watch, cases, history, graph, check, raise_),
     FAULTS: (inbox, approve, explain, classify, packs, rules, exlets),
-    LOOK: (pilots, enrol, alerts, events, status, brake, audit, link, config),
+    LOOK: (pilots, sites, enrol, alerts, events, status, brake, audit, link, config),
 }
 for panel, functions in _ROOMS.items():
     for function in functions:
