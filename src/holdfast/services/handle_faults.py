@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from holdfast.domain.faults.attempt_evidence import evidence_of, find_cause
 from holdfast.domain.faults.classify import Classifier
+from holdfast.domain.faults.evidence import Evidence
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.incident import CLOSED, Decision, Incident, IncidentState, Standing, standing_of
 from holdfast.domain.jobs.job_document import JobDocument, State
@@ -26,6 +27,7 @@ from holdfast.services.agree_on_decisions import agreed_on, newest
 from holdfast.services.decide_faults import EXLET, HOUSE, DecideFaults
 from holdfast.services.fault_case import FaultCase, pilot_of
 from holdfast.services.fault_incident import fault_incident, fault_incident_id, is_about
+from holdfast.services.hear_batch import HearBatch
 from holdfast.services.look_again import look_again
 
 BULK = 500
@@ -50,6 +52,8 @@ class HandleFaults:
     acting: ActOnFaults
     pilots: PilotStore | None = None
     """Says through which site a pilot came; None: nobody knows."""
+    batch: HearBatch | None = None
+    """Says how the batch jobs of lost pilots ended; None: nobody knows."""
     every: float = 2.0
     troubled: Callable[[str], None] = lambda _text: None
     handled: int = 0
@@ -161,7 +165,7 @@ class HandleFaults:
         logs = await self._with_logs([stored for stored, _ in stand])
         for (stored, incident), (_, printed) in zip(stand, logs, strict=True):
             document, standing = stored.document, standings[incident.id]
-            evidence = evidence_of(document, printed)
+            evidence = await self._joined(document, evidence_of(document, printed))
             finding = find_cause(document, evidence, classifier)
             decision = await self.deciding.decide(document, evidence, finding, incident, now)
             # What the house says is no news: it has said so before, and a person was asked since.
@@ -214,7 +218,7 @@ class HandleFaults:
             if document.state is not State.FAULTED:
                 continue
             try:
-                evidence = evidence_of(document, log_tail)
+                evidence = await self._joined(document, evidence_of(document, log_tail))
                 finding = find_cause(document, evidence, classifier)
                 incident = fault_incident(document, evidence, finding, now)
                 decision = await self.deciding.decide(document, evidence, finding, incident, now)
@@ -226,6 +230,9 @@ class HandleFaults:
             found.append(FaultCase(document, standing_of(incident, due=now + OPEN_FOR), decision, incident))
             await asyncio.sleep(0)  # a log may take a millisecond to read, and others wait for this process
         return found
+
+    async def _joined(self, document: JobDocument, evidence: Evidence) -> Evidence:
+        return evidence if self.batch is None else await self.batch.joined(document, evidence)
 
     async def _agree(self, cases: Sequence[FaultCase]) -> Sequence[FaultCase]:
         return _decided(cases, await agreed_on(self.incidents, [one.decision for one in cases]))

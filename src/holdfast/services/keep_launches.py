@@ -7,7 +7,7 @@ what is looked through stays small for ever; its name stays the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.domain.pilots.launch import (
     Launch,
@@ -69,6 +69,14 @@ class KeepLaunches:
         changes = {launch: lambda known: registered(known, pilot, now=self.clock.now())}
         changed = (await self._change(tenant, site, changes))[launch]
         return changed if isinstance(changed, Launch) else None
+
+    async def cancel(self, launch: Launch) -> None:
+        """Write down that its batch job is to be cancelled, if it has not ended."""
+
+        def marked(known: Launch) -> Launch:
+            return known if known.state is LaunchState.ENDED or known.cancel else replace(known, cancel=True)
+
+        await self._change(launch.tenant, launch.site, {launch.id: marked})
 
     async def get(self, tenant: str, site: str, launch: str) -> Launch | None:
         """As it stands now."""

@@ -18,6 +18,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError
 from holdfast.ports.job_store import JobQuery, JobStore, Record, Stored
 from holdfast.ports.pilot_store import PilotStore
+from holdfast.services.hear_batch import HearBatch, dead, in_words
 from holdfast.services.release_claims import ReleaseClaims
 
 BLIND = 5.0
@@ -40,6 +41,10 @@ class WatchOrphans:
     drop_after: float = 3600.0
     """Seconds after which the sheets of a server that no longer moves are removed."""
     alarmed: Callable[[str], None] = lambda _text: None
+    batch: HearBatch | None = None
+    """Who knows what the batch systems say of silent pilots."""
+    cancel_wait: float = 30.0
+    """Seconds that a silent pilot's batch job is given to be cancelled before its claims are released all the same."""
     memory: Memory = field(default_factory=Memory)
     fair: float = 0.0
     """Our own steady time, less the times in which nobody could have been heard."""
@@ -51,6 +56,7 @@ class WatchOrphans:
     _swept_at: float = -1e9
     _servers: dict[str, int] = field(default_factory=dict)
     _moved_at: dict[str, float] = field(default_factory=dict)
+    _cancelled_at: dict[str, float] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Scan until cancelled."""
@@ -113,17 +119,40 @@ class WatchOrphans:
         verdict = judge(scan, {_pilot(one) for one in held})
         if verdict.alarm:
             await self._alarm(f"{len(scan.silent)} of {len(scan.memory.pilots)} pilots fell silent at once")
-        if verdict.dead:
+        given_up = list(verdict.idle)
+        for pilot, (reason, overlap_possible) in (await self._asked(verdict.dead)).items():
             self.silent_found += await self.release.release(
-                [one for one in held if _pilot(one) in verdict.dead],
+                [one for one in held if _pilot(one) == pilot],
                 by="orphan watch",
-                reason="its pilot fell silent",
-                overlap_possible=True,
+                reason=reason,
+                overlap_possible=overlap_possible,
             )
-        for pilot in verdict.dead + verdict.idle:
+            given_up.append(pilot)
+        for pilot in given_up:
             await self.release.mark(pilot, PilotState.SILENT, "no beat for more than its lease")
         # What a release did not settle, or no search has shown yet, the sweep finds: the pilot is buried.
-        self.memory = bury(self.memory, verdict.dead + verdict.idle)
+        self.memory = bury(self.memory, given_up)
+
+    async def _asked(self, silent: Sequence[str]) -> dict[str, tuple[str, bool]]:
+        """Those of the silent pilots that are given up now, why, and whether something of them may still run.
+
+        Where the batch system can say whether it is dead, it is asked to end it first, and waited for.
+        """
+        launches = await self.batch.of(silent) if self.batch is not None else {}
+        self._cancelled_at = {one: at for one, at in self._cancelled_at.items() if one in silent}
+        found: dict[str, tuple[str, bool]] = {}
+        for one in silent:
+            launch = launches.get(one)
+            if launch is None or self.batch is None:
+                found[one] = ("its pilot fell silent", True)
+            elif launch.end is not None:
+                found[one] = (f"its pilot fell silent; {in_words(launch)}", not dead(launch))
+            elif one not in self._cancelled_at:
+                await self.batch.end(launch)
+                self._cancelled_at[one] = self.fair
+            elif self.fair - self._cancelled_at[one] >= self.cancel_wait:
+                found[one] = ("its pilot fell silent, and its batch job did not end when it was cancelled", True)
+        return found
 
     async def _sweep(self, sheets: Sequence[BeatSheet]) -> None:
         """Look for claims that their pilots do not name."""

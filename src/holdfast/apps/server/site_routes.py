@@ -125,6 +125,8 @@ class PilotLaunchOut(Out):
     batch_job: str
     pilot: str
     end: LaunchEndOut | None
+    cancel: bool
+    """Its pilot fell silent: the agent is to cancel the batch job."""
 
 
 class PilotLaunchesOut(Out):
@@ -250,6 +252,8 @@ async def report_launches(desk: TheDesk, who: SiteCaller, site: SiteName, body: 
     """Tell how launches stand. States only go forward; a new try to submit is refused when somebody else has written it down."""
     reports = {one.launch: _report(one) for one in body.reports}
     answers = await desk.services.launches.report(who.tenant, site, list(reports.values()))
+    ended = [one for one in reports if reports[one].state is LaunchState.ENDED]
+    await desk.services.parts.batch.over([launch for one in ended if isinstance(launch := answers[one], Launch)])
     return json_answer({"results": [_telling(one, answers[one]) for one in reports]})
 
 
@@ -287,6 +291,7 @@ def _launch(launch: Launch, now: int) -> dict[str, object]:
         "batch_job": launch.batch_job,
         "pilot": launch.pilot,
         "end": None if launch.end is None else end_to_plain(launch.end),
+        "cancel": launch.cancel,
     }
 
 

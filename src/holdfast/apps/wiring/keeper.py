@@ -37,6 +37,7 @@ class KeeperParts:
             parts.release,
             lease=settings.lease,
             every=settings.scan_every,
+            batch=parts.batch,
             alarmed=lambda text: log.error("many orphans", detail=text),
         )
         self.runtimes = WatchRuntimes(
@@ -109,6 +110,9 @@ class KeeperParts:
         yield Sample("holdfast_orphans_silent_total", "Claims of silent pilots released", self.orphans.silent_found)
         yield Sample("holdfast_orphans_forgotten_total", "Claims unknown to their pilots", self.orphans.forgotten_found)
         yield Sample("holdfast_orphan_alarms_total", "Scans stopped: too many at once", self.orphans.alarms)
+        yield Sample(
+            "holdfast_orphans_by_batch_total", "Claims released by a batch system's word", self.parts.batch.freed
+        )
         yield Sample("holdfast_runtime_alerts_total", "Attempts past their expected runtime", self.runtimes.alerts)
         yield Sample("holdfast_forgotten_alerts_total", "Failed jobs that nobody waits for", self.forgotten.alerts)
         yield Sample("holdfast_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))

@@ -39,12 +39,14 @@ from holdfast.services.count_chains import CountChains
 from holdfast.services.decide_faults import DecideFaults
 from holdfast.services.flow_ends import FlowEnds
 from holdfast.services.handle_faults import HandleFaults
+from holdfast.services.hear_batch import HearBatch
 from holdfast.services.keep_approvals import KeepApprovals
 from holdfast.services.keep_audit import KeepAudit
 from holdfast.services.keep_catalogue import KeepCatalogue
 from holdfast.services.keep_exlets import KeepExlets
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
+from holdfast.services.keep_launches import KeepLaunches
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.keep_stops import KeepStops
 from holdfast.services.keep_storms import KeepStorms
@@ -91,6 +93,7 @@ class Parts:
     brakes: LeaseBrakes
     approvals: KeepApprovals
     release: ReleaseClaims
+    batch: HearBatch
     flows: KeepFlows
     exlets: KeepExlets
     folder: FlowFolder
@@ -145,6 +148,8 @@ def make_parts(settings: Settings) -> Parts:
     fault_acts = ActOnFaults(
         stores.incidents, writer, clock, engine=engine, brakes=brakes, audit=audit, chains=chains, approvals=approvals
     )
+    release = ReleaseClaims(store, stores.pilots, writer, clock)
+    batch = HearBatch(stores.pilots, KeepLaunches(slips, clock), release)
     faults = HandleFaults(
         store,
         stores.incidents,
@@ -153,6 +158,7 @@ def make_parts(settings: Settings) -> Parts:
         DecideFaults(flows, rules, exlets, settings.free_tries, settings.dispatcher),
         fault_acts,
         stores.pilots,
+        batch,
         troubled=lambda text: log.warning("faults wait", detail=text),
     )
     acting = ActOnIncidents(stores.incidents, clock, engine=engine, brakes=brakes, audit=audit, approvals=approvals)
@@ -186,7 +192,8 @@ def make_parts(settings: Settings) -> Parts:
         stops=KeepStops(slips, clock),
         brakes=brakes,
         approvals=approvals,
-        release=ReleaseClaims(store, stores.pilots, writer, clock),
+        release=release,
+        batch=batch,
         flows=flows,
         exlets=exlets,
         folder=FlowFolder(settings.flows),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from holdfast.domain.faults.cause import Cause, Finding, Retry
 from holdfast.domain.faults.classify import Classifier
-from holdfast.domain.faults.evidence import Evidence, Stage, bounded_lines
+from holdfast.domain.faults.evidence import LONGEST_WORD, Evidence, Stage, bounded_lines
 from holdfast.domain.faults.pilot_finding import LOST, decided_by_error, pilot_finding
 from holdfast.domain.faults.redaction import redacted, redacted_lines
 from holdfast.domain.jobs.job_document import Ending, JobDocument
+from holdfast.domain.jobs.lifecycle import Event
 
 _STAGES = {
     "data-missing": Stage.STAGING_IN,
@@ -25,7 +27,7 @@ _KILL = 9
 def evidence_of(document: JobDocument, log_tail: str) -> Evidence:
     """The evidence of a faulted job's last attempt, with nothing in it that nobody may read."""
     last = document.last
-    if last is None:
+    if last is None or _lost(document):
         return Evidence(more={"reason": "lost", "releases": document.releases})
     needs = document.resources
     return Evidence(
@@ -41,6 +43,30 @@ def evidence_of(document: JobDocument, log_tail: str) -> Evidence:
         node=last.host,
         stage=_stage(last),
         more={"reason": last.reason, **_told(last)},
+    )
+
+
+def _lost(document: JobDocument) -> bool:
+    """Whether it is faulted since it was lost too often; what an earlier attempt ended with says nothing of that."""
+    return bool(document.history) and document.history[-1].event == Event.QUARANTINE
+
+
+def lost_with(document: JobDocument) -> tuple[str, ...]:
+    """The pilots that held it, the newest first, as far as its story goes back."""
+    held = (one.by for one in reversed(document.history) if one.event == Event.CLAIM)
+    return tuple(dict.fromkeys(held))
+
+
+def with_batch_word(
+    evidence: Evidence, *, word: str, reason: str, nodes: Sequence[str], pilot: str, batch_job: str
+) -> Evidence:
+    """The evidence, with what a batch system said of the batch job that the attempt's pilot lived in."""
+    return replace(
+        evidence,
+        scheduler_state=word[:LONGEST_WORD],
+        scheduler_reason=redacted(reason[:LONGEST_WORD]),
+        node=evidence.node or ",".join(nodes[:8]),
+        more={**evidence.more, "pilot": pilot, "batch_job": batch_job},
     )
 
 
@@ -66,7 +92,7 @@ def _told(ending: Ending) -> dict[str, object]:
 def find_cause(document: JobDocument, evidence: Evidence, classifier: Classifier) -> Finding:
     """Why the last attempt did not end well: what the pilot knows for sure, or else what the patterns say."""
     if document.last is None or evidence.more.get("reason") == "lost":
-        return LOST
+        return _lost_finding(evidence, classifier)
     known = pilot_finding(document.last)
     read = classifier.classify(evidence)
     if known is None:
@@ -75,6 +101,14 @@ def find_cause(document: JobDocument, evidence: Evidence, classifier: Classifier
     if said_why and read.cause is not Cause.UNKNOWN and read.pattern:
         return read  # the pilot knows where it happened, and its words say why
     return replace(known, also=(read,) if read.pattern else ())
+
+
+def _lost_finding(evidence: Evidence, classifier: Classifier) -> Finding:
+    """Why its pilots were lost: by the batch system's word where there is one that says why."""
+    if not evidence.scheduler_state:
+        return LOST
+    read = classifier.classify(evidence)
+    return read if read.pattern and read.cause is not Cause.UNKNOWN else LOST
 
 
 def _not_for_memory(evidence: Evidence, read: Finding) -> Finding:

@@ -69,6 +69,8 @@ class Launch:
     """Who registered; empty as long as nobody did."""
     registered: int = 0
     end: LaunchEnd | None = None
+    cancel: bool = False
+    """Its pilot fell silent: the agent is to cancel the batch job."""
 
     @property
     def job_name(self) -> str:
@@ -143,6 +145,7 @@ def launch_to_plain(launch: Launch) -> dict[str, object]:
         "pilot": launch.pilot,
         "registered": launch.registered,
         "end": None if end is None else end_to_plain(end),
+        "cancel": launch.cancel,
     }
 
 
@@ -162,6 +165,7 @@ def launch_from_plain(tenant: str, body: Mapping[str, object]) -> Launch:
         pilot=str(body["pilot"]),
         registered=_number(body["registered"]),
         end=end_from_plain(end) if isinstance(end, Mapping) else None,
+        cancel=bool(body.get("cancel")),
     )
 
 
