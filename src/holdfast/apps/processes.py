@@ -86,19 +86,25 @@ def worker(store: Store = None, temporal: Temporal = None, verbose: Verbose = Fa
 def site(
     config: Annotated[Path, typer.Option(help="The site's settings, a TOML file.", show_default=False)],
     check: Annotated[
-        bool, typer.Option("--check", help="Read the settings, say what is wrong with them, and end.")
+        bool, typer.Option("--check", help="Look at settings, server and batch system, say what is wrong, and end.")
     ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Run a site agent: it sends pilots to one batch system, as many as queued jobs need. Ended and started again it goes on."""
-    from holdfast.apps.site import keep_site
+    import asyncio
+
+    from holdfast.apps.site import check_site, keep_site
     from holdfast.apps.site_settings import load_site
 
     settings = load_site(config)
-    if check:
-        sys.stdout.write(f"{config}: the settings of site {settings.site} are in order\n")
-        return
     _logs(verbose=verbose)
+    if check:
+        wrong = asyncio.run(check_site(settings))
+        for one in wrong:
+            sys.stderr.write(f"holdfast: {one}\n")
+        if not wrong:
+            sys.stdout.write(f"Site {settings.site} is in order: settings, spool, server and batch system.\n")
+        raise typer.Exit(1 if wrong else 0)
     _run(keep_site(settings))
 
 

@@ -9,6 +9,7 @@ import structlog
 from holdfast.apps.site_settings import SiteSettings
 from holdfast.apps.wiring.loops import stop, until_told
 from holdfast.apps.wiring.site import SiteParts
+from holdfast.domain.pilots.launch import NAME
 from holdfast.ports.errors import Conflict, PortError
 from holdfast.services.keep_pilots import KeepPilots
 
@@ -35,6 +36,27 @@ async def keep_site(settings: SiteSettings) -> None:
         await stop(looking)
         await stop(told)
         await parts.close()
+
+
+async def check_site(settings: SiteSettings) -> list[str]:
+    """What is in the way of an agent with these settings, without submitting anything; empty when nothing is."""
+    wrong: list[str] = []
+    try:
+        parts = SiteParts(settings)
+    except PortError as error:
+        return [str(error)]
+    try:
+        try:
+            await parts.desk.demand()
+        except PortError as error:
+            wrong.append(f"the server: {error}")
+        try:
+            await parts.agent.reader.find([f"{NAME}check"])
+        except PortError as error:
+            wrong.append(f"the batch system: {error}")
+    finally:
+        await parts.close()
+    return wrong
 
 
 async def look_for_ever(agent: KeepPilots, *, every: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -162,8 +163,13 @@ def load_site(path: Path) -> SiteSettings:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise Permanent(f"the settings file {path} cannot be read: {error}") from error
+    return read_site(values, str(path))
+
+
+def read_site(values: Mapping[str, object], name: str) -> SiteSettings:
+    """The settings of a file that was read; `Permanent` says everything that is wrong with them."""
     try:
         return SiteSettings.model_validate(values)
     except ValidationError as error:
         lines = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in error.errors())
-        raise Permanent(f"the settings of {path} are wrong: {lines}") from error
+        raise Permanent(f"the settings of {name} are wrong: {lines}") from error
