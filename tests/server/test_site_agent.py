@@ -20,7 +20,7 @@ from holdfast.adapters.httpx.site_desk import HttpxSiteDesk
 from holdfast.adapters.system.clock import RandomIds
 from holdfast.adapters.system.pilot_spool import FolderPilotSpool
 from holdfast.domain.jobs.resources import Resources
-from holdfast.domain.pilots.batch import BatchState, PilotJob
+from holdfast.domain.pilots.batch import FORGOTTEN, BatchState, PilotJob
 from holdfast.domain.pilots.fleet import Pace, PilotSize, Thresholds
 from holdfast.domain.pilots.launch import LaunchState
 from holdfast.ports.errors import Conflict, Permanent
@@ -64,6 +64,7 @@ class Site:
 
     def __init__(self, server: RunningServer, tenant: str, folder: Path, policy: SitePolicy = POLICY) -> None:
         self.server = server
+        self.tenant = tenant
         self.folder = folder
         self.policy = policy
         self.batch = NamedBatch()
@@ -273,3 +274,38 @@ async def test_idle_pilots_are_kept(site: Site) -> None:
     assert len(site.batch.jobs) == 3
     said: dict[str, Any] = (await site.server.person("viewer", tenant=await _tenant(site)).get("/v1/sites/hall")).json()
     assert (said["said"]["min_idle"], said["demand"]["pilots"]["inactive"]) == (2, 3)
+
+
+async def test_what_the_scheduler_forgot_is_lost_after_a_while_and_the_rest_goes_on(site: Site) -> None:
+    """A slurmctld that is killed forgets what it took in its last seconds, and so does its accounting."""
+    await submit(site.user, {}, resources={"cpus": 1})
+    async with site.agent() as agent:
+        await agent.look()
+        (first,) = site.batch.jobs
+        site.batch.become(first, BatchState.UNKNOWN, "", reason=FORGOTTEN.reason)
+        await agent.look()
+        assert agent.trouble == "", "it answers"
+        assert await site.launches() == {"submitted": 1}, "not at first sight"
+        site.clock.steady += POLICY.settle + 1
+        await agent.look()
+        (ended,) = await site.desk.ended()
+        assert ended.word == "FORGOTTEN"
+
+
+async def test_the_batch_job_of_a_silent_pilot_is_cancelled_until_it_is_over(site: Site) -> None:
+    await submit(site.user, {}, {}, resources={"cpus": 1})
+    async with site.agent() as agent:
+        await agent.look()
+        doomed, kept = site.batch.jobs
+        for one in (doomed, kept):
+            site.batch.become(one, BatchState.RUNNING, "RUNNING")
+        keep = site.server.services.launches
+        (launch,) = [one for one in (await site.desk.demand()).launches if one.batch_job == doomed]
+        known = await keep.get(site.tenant, "hall", launch.id)
+        assert known is not None
+        await keep.cancel(known)
+        await agent.look()
+        assert [one.id for one in site.batch.alive] == [kept]
+        await agent.look()
+        (ended,) = await site.desk.ended()
+        assert ended.batch_job == doomed

@@ -43,6 +43,8 @@ class SeenLaunch:
     pilot: str = ""
     word: str = ""
     """How it ended."""
+    cancel: bool = False
+    """Its pilot fell silent: its batch job is to be cancelled."""
 
 
 class SiteDemand(NamedTuple):

@@ -10,8 +10,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
-from holdfast.domain.pilots.batch import OVER, BatchJob, BatchOutcome, BatchState, PilotJob, Refusal, SubmitRefused
+from holdfast.domain.pilots.batch import (
+    FORGOTTEN,
+    OVER,
+    BatchJob,
+    BatchOutcome,
+    BatchState,
+    PilotJob,
+    Refusal,
+    SubmitRefused,
+)
 from holdfast.domain.pilots.fleet import FleetPlan, Launched, Pace, PilotCount, PilotSize, TaskGroup, Thresholds, plan
 from holdfast.domain.pilots.launch import LaunchEnd, LaunchState, Report
 from holdfast.ports.batch import BatchReader, BatchSubmitter
@@ -108,6 +118,8 @@ class KeepPilots:
         """Planned launches that surely are not at the batch system: this very process did not submit them, or was refused."""
         self._fresh: dict[str, tuple[str, float]] = {}
         """What was planned just now, by size and time: the server's search may not show it yet."""
+        self._forgotten: dict[str, float] = {}
+        """Since when the batch system, though it answers, no longer knows launches that it took."""
         self._past: deque[Launched] | None = None
         self._beside_idle: dict[str, float] = {}
         """Since when tasks of a group wait beside idle pilots."""
@@ -172,9 +184,14 @@ class KeepPilots:
             self.told("the batch system is not read", {"detail": str(error)})
             outcomes = {}
         self.passed("asked")
+        self._forgotten = {
+            one.id: self._forgotten.get(one.id, now) for one in known if outcomes.get(one.batch_job) == FORGOTTEN
+        }
+        await self._cancel(known, outcomes)
         for one in known:
             reports += await self._standing(one, outcomes.get(one.batch_job))
-        if known and outcomes and all(one.state is BatchState.UNKNOWN for one in outcomes.values()):
+        silent = [one for one in outcomes.values() if one.state is BatchState.UNKNOWN and one != FORGOTTEN]
+        if known and outcomes and len(silent) == len(outcomes):
             self._reading.failed(
                 now, next(iter(outcomes.values())).reason or "the batch system says nothing of its jobs"
             )
@@ -192,8 +209,24 @@ class KeepPilots:
             await self.submitter.cancel(surplus)
         return (alive or list(jobs))[0].id
 
+    async def _cancel(self, launches: Sequence[SeenLaunch], outcomes: Mapping[str, BatchOutcome]) -> None:
+        """Ask for the end of those whose pilots fell silent, at every look until the batch system says that they are over."""
+        doomed = [
+            one.batch_job
+            for one in launches
+            if one.cancel and (said := outcomes.get(one.batch_job)) is not None and said.state not in OVER
+        ]
+        if doomed:
+            try:
+                await self.submitter.cancel(doomed)
+            except PortError as error:
+                self.told("batch jobs of silent pilots are not cancelled", {"detail": str(error)})
+
     async def _standing(self, launch: SeenLaunch, outcome: BatchOutcome | None) -> list[Report]:
         """What is to be told of a launch that the batch system was asked about."""
+        if self.clock.monotonic() - self._forgotten.get(launch.id, inf) >= self.policy.settle:
+            # A scheduler that was killed forgets what it took last; what ran of it may run on for a while.
+            return [Report(launch.id, LaunchState.ENDED, end=LaunchEnd("FORGOTTEN", FORGOTTEN.reason, lost=True))]
         if outcome is None or outcome.state in (BatchState.UNKNOWN, BatchState.WAITING):
             return []
         if outcome.state is BatchState.RUNNING:

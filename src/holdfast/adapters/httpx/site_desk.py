@@ -133,6 +133,7 @@ def _seen(one: Mapping[str, Any]) -> SeenLaunch:
         batch_job=one["batch_job"],
         pilot=one["pilot"],
         word="" if end is None else end["word"],
+        cancel=bool(one.get("cancel")),
     )
 
 
