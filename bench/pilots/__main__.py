@@ -3,6 +3,7 @@
     just bench pilots simulate            # W1, W2, W3 under every condition, every arm, every way to submit, at the paper's size
     just bench pilots simulate --seeds 3
     just bench pilots figures             # figures 6 to 12 for the docs, from the rows that simulate left
+    just bench pilots scale               # 10³ to 10⁶ jobs on up to 10⁵ pilots; --compiled for 10⁷
 
 Each writes its rows to bench/results and ends with an error when a goal is not reached.
 """
@@ -14,7 +15,7 @@ import sys
 import time
 
 from bench.harness import keep, leave
-from bench.pilots import experiments, figures
+from bench.pilots import experiments, figures, scale
 
 
 def simulate(seeds: int, *, kept: bool) -> bool:
@@ -56,7 +57,16 @@ def main() -> None:
     one.add_argument("--no-keep", action="store_true", help="write no results")
     one = what.add_parser("figures", help="draw figures 6 to 12 from the last simulation")
     one.add_argument("--check", action="store_true", help="write nothing; say whether they are up to date")
+    one = what.add_parser("scale", help="up to 10⁵ pilots and 10⁷ jobs")
+    one.add_argument("--jobs", type=int, default=1_000_000)
+    one.add_argument("--pilots", type=int, default=100_000)
+    one.add_argument("--workloads", default="W1,W2,W3")
+    one.add_argument("--condition", default="d2f2")
+    one.add_argument("--compiled", action="store_true", help="compile the same files first, and compare")
+    one.add_argument("--no-keep", action="store_true", help="write no results")
     given = parser.parse_args()
+    if given.what == "scale":
+        leave(reached=scale.run(given))
     if given.what == "figures":
         sys.exit(0 if figures.write(print, check=given.check) else 1)
     leave(reached=simulate(given.seeds, kept=not given.no_keep))

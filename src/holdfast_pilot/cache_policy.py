@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from typing import Callable
+from typing import Callable, ClassVar
 
 GONE = -1  # the place of a file that was removed, while the heap still holds its old rank
 
@@ -44,7 +44,7 @@ class Entry:
 class Policy:
     """Gives a file its rank when it comes and at each use. ``floor`` is the rank of what was removed last."""
 
-    name = ""
+    name: ClassVar[str] = ""
 
     def rank(self, entry: Entry, floor: float) -> float:
         """The rank of a file that has just come or been used; never lower than it had."""
