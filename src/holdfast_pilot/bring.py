@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 from typing import TYPE_CHECKING, Callable
 
@@ -99,7 +98,7 @@ def _try_place(place: Place, draft: Draft, journey: Journey, errors: list[tuple[
             if idle >= terms.tries or tried >= terms.tries * _MOST:
                 raise
             errors.append((place, error))
-            _pause(max(error.wait, wait * random.uniform(0.5, 1.0)), journey)  # noqa: S311 - spreads load, guards nothing
+            journey.pause(max(error.wait, wait * random.uniform(0.5, 1.0)))  # noqa: S311 - spreads load, guards nothing
             wait = min(wait * 4, 30.0)
         else:
             return tried
@@ -113,16 +112,6 @@ def _check(draft: Draft, *, begun_anew: bool) -> None:
         # One that was put together from parts of several tries is fetched once more in one piece before it is called bad.
         error.again = draft.mixed and not begun_anew
         raise
-
-
-def _pause(seconds: float, journey: Journey) -> None:
-    until = time.monotonic() + seconds
-    while True:
-        journey.go_on()
-        left = until - time.monotonic()
-        if left <= 0:
-            return
-        threading.Event().wait(min(left, 0.2))
 
 
 def _verdict(errors: list[tuple[Place, StagingError]], *, several: bool) -> StagingError:

@@ -33,6 +33,7 @@ class Draft:
         self.wanted_size = size
         self.wanted_sha256 = sha256
         self.mark = ""  # what its server calls this very version of the file
+        self.announced: int | None = None  # how large its server says it is
         self.mixed = False  # whether it was made in more than one go
         self.size = 0
         self._digest = hashlib.sha256()
@@ -49,7 +50,7 @@ class Draft:
 
     def restart(self) -> None:
         """Forget what has come."""
-        self.size, self.mark, self.mixed = 0, "", False
+        self.size, self.mark, self.mixed, self.announced = 0, "", False, None
         self._digest = hashlib.sha256()
 
     def adopt(self, journey: Journey) -> None:

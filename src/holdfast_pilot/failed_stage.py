@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from holdfast_pilot.outputs import OutputFailedError, OutputMissingError
-from holdfast_pilot.slot_end import STAGING_IN, STAGING_OUT, symbol
+from holdfast_pilot.slot_end import STAGING_IN, STAGING_OUT, STOPPED, symbol
 from holdfast_pilot.staging import StagingError
 
 BAD_CLAIM = "bad-claim"
@@ -45,7 +45,13 @@ def output_facts(error: Exception) -> Facts:
     if isinstance(error, OutputMissingError):
         reason, file = "output-missing", error.pattern
     elif isinstance(error, OutputFailedError):
-        name = error.error
+        name, file = error.error, error.file
     elif isinstance(error, OSError):
         name = symbol(error)
     return {"reason": reason, "stage": STAGING_OUT, "words": str(error), "error": name, "file": file}
+
+
+def stopped_facts(why: str) -> Facts:
+    """The job was stopped while its outputs were on their way."""
+    words = "it was stopped while its outputs were on their way"
+    return {"reason": STOPPED.get(why, "pilot-stopped"), "stage": STAGING_OUT, "words": words, "error": "", "file": ""}

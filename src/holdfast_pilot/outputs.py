@@ -38,9 +38,10 @@ class OutputMissingError(Exception):
 class OutputFailedError(Exception):
     """The outputs are there but could not be committed."""
 
-    def __init__(self, words: str, *, error: str = "") -> None:
+    def __init__(self, words: str, *, error: str = "", file: str = "") -> None:
         super().__init__(words)
-        self.error = error  # as the system calls it
+        self.error = error  # as the system or the storage calls it
+        self.file = file
 
 
 @dataclass(frozen=True)
@@ -124,14 +125,18 @@ def commit_outputs(job: ClaimedJob, folder: str, patterns: list[str], outputs: s
 
 def attempt_path(job: ClaimedJob, outputs: str) -> str:
     """The folder that belongs to this attempt alone."""
+    return os.path.join(outputs, *attempt_parts(job))
+
+
+def attempt_parts(job: ClaimedJob) -> tuple[str, str, str]:
+    """The parts of its path, wherever it is."""
     last = f"{job.generation}.{job.attempt}.{safe_part(job.claim)[:8]}"
-    return os.path.join(outputs, safe_part(job.tenant), safe_part(job.job), last)
+    return safe_part(job.tenant), safe_part(job.job), last
 
 
 def _write(job: ClaimedJob, found: dict[str, str], place: str) -> Manifest:
-    files: list[dict[str, str | int]] = []
+    listing: list[tuple[str, int, str]] = []
     folders = {place}
-    total = 0
     for name in sorted(found):
         target = os.path.join(place, name)
         parent = os.path.dirname(target)
@@ -140,21 +145,13 @@ def _write(job: ClaimedJob, found: dict[str, str], place: str) -> Manifest:
             folders.add(parent)
             parent = os.path.dirname(parent)
         size, digest = _copy(found[name], target)
-        total += size
-        files.append({"path": name, "bytes": size, "sha256": digest})
+        listing.append((name, size, digest))
     for parent in sorted(folders, reverse=True):
         _sync_folder(parent)
-    document = {
-        "job": job.job,
-        "generation": job.generation,
-        "attempt": job.attempt,
-        "claim": job.claim,
-        "files": files,
-    }
-    content = json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
     path = os.path.join(place, "manifest.json")
     if os.path.lexists(path):
         raise FileExistsError(17, "an output is itself called manifest.json")
+    content, manifest = manifest_of(job, path, listing)
     draft = path + ".tmp"
     with open(draft, "xb") as sink:
         sink.write(content)
@@ -162,9 +159,22 @@ def _write(job: ClaimedJob, found: dict[str, str], place: str) -> Manifest:
         os.fsync(sink.fileno())
     os.rename(draft, path)
     _sync_folder(place)
-    listing = tuple((str(one["path"]), int(one["bytes"]), str(one["sha256"])) for one in files)
+    return manifest
+
+
+def manifest_of(job: ClaimedJob, path: str, listing: list[tuple[str, int, str]]) -> tuple[bytes, Manifest]:
+    """The manifest as it is written, and what the end says of it."""
+    document = {
+        "job": job.job,
+        "generation": job.generation,
+        "attempt": job.attempt,
+        "claim": job.claim,
+        "files": [{"path": name, "bytes": size, "sha256": sha256} for name, size, sha256 in listing],
+    }
+    content = json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
     sha256 = hashlib.sha256(content).hexdigest()
-    return Manifest(path=path, sha256=sha256, files=len(files), bytes=total, listing=listing)
+    total = sum(size for _, size, _ in listing)
+    return content, Manifest(path=path, sha256=sha256, files=len(listing), bytes=total, listing=tuple(listing))
 
 
 def _copy(source: str, target: str) -> tuple[int, str]:

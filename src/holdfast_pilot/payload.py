@@ -43,6 +43,9 @@ class ClaimedJob:
     inputs: list[dict[str, Any]] = field(default_factory=list)
     sequential: bool = False  # whether inputs are brought one after the other
     owner: str = ""
+    outputs_to: dict[str, Any] = field(
+        default_factory=dict
+    )  # the storage element for outputs, if not the pilot's folder
     warm: bool = False  # a call of a function, for a runner that is kept
 
     @property
@@ -87,6 +90,7 @@ def read_claim(document: dict[str, Any]) -> ClaimedJob:
             inputs=[one for one in _sequence(document.get("inputs")) if isinstance(one, dict)],
             sequential=specification.get("staging") == "sequential",
             owner=str(document.get("owner") or ""),
+            outputs_to=_record(document.get("outputs_to")),
             warm=specification.get("runner") == "warm",
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -29,6 +29,7 @@ from holdfast_pilot.single_flight import SingleFlight
 from holdfast_pilot.slot import Slot
 from holdfast_pilot.slot_end import TIME_OVER, TOLD_TO_STOP, make_end, unbegun
 from holdfast_pilot.stager import Stager
+from holdfast_pilot.transfer import StagingError
 from holdfast_pilot.work_folder import WorkFolder
 
 log = logging.getLogger("holdfast_pilot")
@@ -123,7 +124,9 @@ class Pilot:
         folder = WorkFolder(self._settings.work)
         flight = SingleFlight(os.path.join(self._settings.work, "flights"))
         flight.clear_old()
-        self._stager = Stager(flight, cache_for=self._cache.for_job)
+        self._stager = Stager(
+            flight, cache_for=self._cache.for_job, outputs=self._settings.outputs, sign=self._sign_uploads
+        )
         self._ends = Ends(self._ring, self._identity, folder.spool, on_settled=self._on_settled)
         self._ends.adopt(folder.adopt_leftovers())
         self._identity.tell(self._cache.registration())
@@ -196,7 +199,6 @@ class Pilot:
             guard=self._guard,
             ends=self._ends,
             folder=folder,
-            outputs=self._settings.outputs,
             surroundings=self._settings.surroundings,
             host=self._settings.host,
             lease=lease,
@@ -343,6 +345,20 @@ class Pilot:
             log.info("no server heard that job %s began: %s", job.job, error)
         finally:
             link.close()
+
+    def _sign_uploads(self, job: ClaimedJob, files: list[dict[str, Any]]) -> dict[str, str]:
+        """Addresses to which outputs of a job may be put."""
+        link = ServerLink(self._ring)
+        try:
+            body = {"job": job.job, "claim": job.claim, "files": files}
+            answer = self._identity.call(link, "POST", "/uploads", body, timeout=30.0)
+        except LinkError as error:
+            words = f"the servers gave no addresses: {error}"
+            raise StagingError("transfer", words, again=error.can_retry, error="no addresses") from error
+        finally:
+            link.close()
+        urls = answer.get("urls")
+        return {str(path): str(url) for path, url in urls.items()} if isinstance(urls, dict) else {}
 
     def _say_goodbye(self) -> None:
         link = ServerLink(self._ring)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from holdfast_pilot.transfer import Journey, Place
 
 PROGRAM = "xrdcp"
+_STAT = "xrdfs"
+_SIZE = re.compile(rb"^Size:\s+(\d+)", re.MULTILINE)
 _PORT = 1094
 _KEPT = ("PATH", "HOME", "LANG", "KRB5CCNAME", "BEARER_TOKEN_FILE")
 _KEPT_PREFIXES = ("X509_", "XrdSec", "XRD_")
@@ -44,6 +46,7 @@ def fetch(place: Place, draft: Draft, journey: Journey) -> None:
         draft.mixed = True
     _copy(place, [*(["--continue"] if again else []), _address(place), draft.path], journey, draft)
     try:
+        _see_whole(place, draft, journey)
         draft.follow(os.stat(draft.path).st_size, journey)
         if draft.wanted_sha256 and draft.sha256 != draft.wanted_sha256 and not draft.mixed:
             # It was read while it was written; what counts is what is there now.
@@ -53,6 +56,36 @@ def fetch(place: Place, draft: Draft, journey: Journey) -> None:
             draft.follow(size, journey)
     except OSError as error:
         raise StagingError("transfer", str(error), again=True, error=symbol(error)) from error
+
+
+def _see_whole(place: Place, draft: Draft, journey: Journey) -> None:
+    """``xrdcp`` 5.5 says that all is well when the disk was full: only the size tells."""
+    size = os.stat(draft.path).st_size
+    whole = draft.wanted_size if draft.wanted_size is not None else _remote_size(place, journey)
+    if whole is None or size >= whole:
+        return
+    disk = os.statvfs(draft.path)
+    if disk.f_bavail * disk.f_frsize < min(1 << 20, whole - size):
+        raise StagingError("disk", f"no space for it: {size} of {whole} bytes are there", error="ENOSPC")
+    draft.follow(size, journey)
+    raise StagingError("transfer", f"it broke off after {size} of {whole} bytes", again=True)
+
+
+def _remote_size(place: Place, journey: Journey) -> int | None:
+    parts = urlsplit(_address(place))
+    try:
+        answer = subprocess.run(  # noqa: S603 - an address and a path, and no shell
+            [_STAT, f"{parts.scheme}://{parts.netloc}", "stat", "/" + parts.path.lstrip("/")],
+            env=_environment(place, journey.terms.timeout),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=journey.terms.timeout * 2,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _SIZE.search(answer.stdout)
+    return int(found[1]) if found else None
 
 
 def store(path: str, size: int, place: Place, journey: Journey) -> None:
@@ -69,8 +102,9 @@ def _address(place: Place) -> str:
     except (OSError, ValueError) as error:
         name = symbol(error) if isinstance(error, OSError) else ""
         raise StagingError("transfer", f"{type(error).__name__}: {error}", again=True, error=name) from error
+    parts = parts._replace(path="//" + parts.path.lstrip("/"))  # with one slash it would be no path of the server's
     if parts.scheme in ("roots", "xroots"):
-        return place.at
+        return parts.geturl()
     where = f"[{address}]" if ":" in address else address
     return parts._replace(netloc=f"{where}:{port_of(parts, _PORT)}").geturl()
 

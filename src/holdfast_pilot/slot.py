@@ -7,13 +7,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-from holdfast_pilot.failed_stage import output_facts, staging_facts, start_facts
+from holdfast_pilot.failed_stage import output_facts, staging_facts, start_facts, stopped_facts
 from holdfast_pilot.outputs import (
     OutputFailedError,
     OutputMissingError,
     as_document,
     check_patterns,
-    commit_outputs,
 )
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings, make_payload, safe_part
 from holdfast_pilot.slot_end import EXECUTING, STOPPED, WENT_FOR, make_end, unbegun, with_cleanup
@@ -46,7 +45,6 @@ class Slot(threading.Thread):
         guard: GuardLink,
         ends: Ends,
         folder: WorkFolder,
-        outputs: str,
         surroundings: Surroundings,
         host: str,
         lease: Lease,
@@ -61,7 +59,6 @@ class Slot(threading.Thread):
         self._guard = guard
         self._ends = ends
         self._folder = folder
-        self._outputs = outputs
         self._surroundings = surroundings
         self._host = host
         self._lease = lease
@@ -74,7 +71,6 @@ class Slot(threading.Thread):
             held=held,
             guard=guard,
             folder=folder,
-            outputs=outputs,
             surroundings=surroundings,
             host=host,
             stager=stager,
@@ -198,7 +194,7 @@ class Slot(threading.Thread):
         began = time.monotonic()
         outcome = self._guard.run(payload, stop_why=lambda: held.stop_why)
         log.debug("job %s attempt %d ended after %.3f s", job.job, job.attempt, time.monotonic() - began)
-        return self._judge(job, outcome, folder, patterns)
+        return self._judge(held, outcome, folder, patterns)
 
     def _stage(self, held: Held, folder: str) -> None:
         """Bring the inputs; the job starts only when all are there."""
@@ -207,7 +203,8 @@ class Slot(threading.Thread):
         self._on_staged(held.job)
         log.debug("job %s: %d inputs in %.3f s", held.job.job, len(held.job.inputs), time.monotonic() - began)
 
-    def _judge(self, job: ClaimedJob, outcome: Outcome, folder: str, patterns: list[str]) -> dict[str, Any]:
+    def _judge(self, held: Held, outcome: Outcome, folder: str, patterns: list[str]) -> dict[str, Any]:
+        job = held.job
         if outcome.start_error:
             return make_end(
                 job,
@@ -230,7 +227,9 @@ class Slot(threading.Thread):
         if not patterns:
             return make_end(job, outcome, reason="ok", host=self._host)
         try:
-            manifest = commit_outputs(job, folder, patterns, self._outputs)
+            manifest = self._stager.commit(held, folder, patterns)
+        except StoppedError:
+            return make_end(job, outcome, host=self._host, **stopped_facts(held.stop_why))
         except (OutputMissingError, OutputFailedError, BadClaimError, OSError) as error:
             return make_end(job, outcome, host=self._host, **output_facts(error))
         self._cache.offer(job, folder, manifest)

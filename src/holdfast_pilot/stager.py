@@ -1,9 +1,11 @@
-"""What the slots of a pilot share for bringing inputs: the host's single flights, and the cache if there is one."""
+"""What the slots of a pilot share for bringing inputs and outputs: the host's single flights, the cache if there is one, where outputs go."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable
 
+from holdfast_pilot.outputs import Manifest, commit_outputs
+from holdfast_pilot.stage_out import Element, Sign, store_outputs
 from holdfast_pilot.staging import InputCache, stage_in
 
 if TYPE_CHECKING:
@@ -12,9 +14,13 @@ if TYPE_CHECKING:
 
 
 class Stager:
-    """Brings the inputs of claimed jobs. For any thread."""
+    """Brings the inputs and outputs of claimed jobs. For any thread."""
 
-    def __init__(self, flight: SingleFlight, *, cache_for: Callable[[Held], InputCache]) -> None:
+    def __init__(
+        self, flight: SingleFlight, *, cache_for: Callable[[Held], InputCache], outputs: str, sign: Sign
+    ) -> None:
+        self._outputs = outputs
+        self._sign = sign
         self._flight = flight
         self._cache_for = cache_for
 
@@ -30,3 +36,14 @@ class Stager:
             flight=self._flight,
             note=held.staged.append,
         )
+
+    def commit(self, held: Held, folder: str, patterns: list[str]) -> Manifest:
+        """Keep the declared outputs of a job where its claim says, else in the pilot's own folder.
+
+        Raises OutputMissingError, OutputFailedError, and StoppedError from a transfer that nobody waits for any more.
+        """
+        if not held.job.outputs_to:
+            return commit_outputs(held.job, folder, patterns, self._outputs)
+        element = Element.read(held.job.outputs_to)
+        stopped = lambda: bool(held.stop_why)  # noqa: E731
+        return store_outputs(held.job, folder, patterns, element, sign=self._sign, stopped=stopped)

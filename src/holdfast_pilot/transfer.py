@@ -7,6 +7,7 @@ the parameters of a transfer, which a rule may change for the next attempt. An e
 from __future__ import annotations
 
 import errno
+import time
 from dataclasses import dataclass, field
 from typing import Any, Callable
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -121,6 +122,16 @@ class Journey:
         """Raises StoppedError when nobody wants the file any more."""
         if self.stopped():
             raise StoppedError
+
+    def pause(self, seconds: float) -> None:
+        """Wait, unless nobody wants the file any more."""
+        until = time.monotonic() + seconds
+        while True:
+            self.go_on()
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(left, 0.2))
 
 
 @dataclass(frozen=True)

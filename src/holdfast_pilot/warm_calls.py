@@ -9,13 +9,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
 
-from holdfast_pilot.failed_stage import output_facts, staging_facts, start_facts
+from holdfast_pilot.failed_stage import output_facts, staging_facts, start_facts, stopped_facts
 from holdfast_pilot.outputs import (
     OutputFailedError,
     OutputMissingError,
     as_document,
     check_patterns,
-    commit_outputs,
 )
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings
 from holdfast_pilot.runner import RESULT_FILE
@@ -56,7 +55,6 @@ class WarmCalls:
         held: HeldClaims,
         guard: GuardLink,
         folder: WorkFolder,
-        outputs: str,
         surroundings: Surroundings,
         host: str,
         stager: Stager,
@@ -70,7 +68,6 @@ class WarmCalls:
         self._held = held
         self._guard = guard
         self._folder = folder
-        self._outputs = outputs
         self._surroundings = surroundings
         self._host = host
         self._draining = draining
@@ -297,7 +294,9 @@ class WarmCalls:
             self._deliver(held, deliver, outcome, reason=reason, words=words, result=answer["result"])
             return
         try:
-            manifest = commit_outputs(job, self._folder.job_place(job.claim), patterns, self._outputs)
+            manifest = self._stager.commit(held, self._folder.job_place(job.claim), patterns)
+        except StoppedError:
+            self._deliver(held, deliver, outcome, **stopped_facts(held.stop_why))
         except (OutputMissingError, OutputFailedError, BadClaimError, OSError) as error:
             self._deliver(held, deliver, outcome, **output_facts(error))
         else:

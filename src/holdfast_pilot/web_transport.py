@@ -39,7 +39,9 @@ def fetch_judged(place: Place, draft: Draft, journey: Journey, judged: Judge) ->
         with Call(place, journey) as call:
             headers = {**call.headers, "Accept-Encoding": "identity"}
             if draft.resumable:
-                headers["Range"] = f"bytes={draft.size}-"
+                # Where the end is known it is said: some servers (XRootD 5.5) answer an open range with nothing.
+                whole = draft.wanted_size or draft.announced
+                headers["Range"] = f"bytes={draft.size}-{whole - 1 if whole and whole > draft.size else ''}"
                 if draft.mark:
                     headers["If-Range"] = draft.mark
             else:
@@ -106,7 +108,10 @@ def _accept(answer: http.client.HTTPResponse, draft: Draft, judged: Judge) -> in
         raise _refusal(answer, judged)
     draft.mark = mark_of(answer)
     length = answer.getheader("Content-Length")
-    return int(length) if length is not None and length.isdigit() else None
+    if length is None or not length.isdigit():
+        return None
+    draft.announced = draft.size + int(length)
+    return int(length)
 
 
 def _refusal(answer: http.client.HTTPResponse, judged: Judge) -> StagingError:

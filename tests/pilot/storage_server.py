@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-_RANGE = re.compile(r"bytes=(\d+)-")
+_RANGE = re.compile(r"bytes=(\d+)-(?:\d+)?")
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Fault:
     body: bytes = b""
     after: int | None = None  # send (or take) so many bytes, then break the connection
     reset: bool = False  # break it roughly
+    hang: bool = False  # instead of breaking it, send no more until the server is released
     delay: float = 0.0
     headers: dict[str, str] = field(default_factory=dict)
     spoil: bool = False  # flip a byte of what is sent
@@ -47,6 +48,7 @@ class Storage:
     bytes_out: int = 0
     bytes_in: int = 0
     hold: threading.Event | None = None  # answers wait for it
+    released: threading.Event = field(default_factory=threading.Event)
     url: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -55,7 +57,7 @@ class Storage:
             return self.faults.pop(0) if self.faults else GOOD
 
     def ranges(self) -> list[str]:
-        return [headers.get("Range", "") for _, _, headers in self.asked]
+        return [headers.get("Range", "").partition("-")[0] for _, _, headers in self.asked]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -114,6 +116,9 @@ class _Handler(BaseHTTPRequestHandler):
         with self.storage.lock:
             self.storage.bytes_out += len(rest)
         self.wfile.write(rest)
+        if fault.hang:
+            self.wfile.flush()
+            self.storage.released.wait(30)
         if fault.after is not None:
             self._break(roughly=fault.reset)
 
@@ -158,5 +163,6 @@ def serving(folder: Path, *faults: Fault) -> Iterator[Storage]:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield storage
+        storage.released.set()
         server.shutdown()
         thread.join()
