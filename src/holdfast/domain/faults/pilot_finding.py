@@ -117,12 +117,44 @@ _NOT_GIVEN = _Known(
     "Whoever has an input does not give it to the job.", "Ask for the right to read it, or bring the file elsewhere.",
 )  # fmt: skip
 
+_NO_XRDCP = _Known(
+    Cause.NODE, Retry.ELSEWHERE,
+    "The host has no xrdcp, which files of XRootD servers need.", "Install XRootD's client on the hosts, or give the element an HTTP door.",
+)  # fmt: skip
+_OUT_NO_ROAD = _Known(
+    Cause.NETWORK, Retry.SAME,
+    "The storage that keeps its outputs could not be reached.", "It mostly passes; if not, look at the way to it and whether it runs.",
+)  # fmt: skip
+_OUT_TRANSFER = _Known(
+    Cause.TRANSFER, Retry.SAME,
+    "Its outputs could not be brought to where they are kept.", "It mostly passes; if not, look at the storage.",
+)  # fmt: skip
+_STORAGE_FULL = _Known(
+    Cause.DISK, Retry.ELSEWHERE,
+    "The storage that keeps its outputs is full.", "Free space there, or let outputs go to another storage element.",
+)  # fmt: skip
+
+_NETWORK = ("ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "ENETUNREACH", "ETIMEDOUT", "EPIPE")
+_DENIED = (
+    "HTTP 401",
+    "HTTP 403",
+    "S3 AccessDenied",
+    "S3 SignatureDoesNotMatch",
+    "S3 InvalidAccessKeyId",
+    "XRootD 3010",
+)
+
 _OUT: dict[str, _Known] = {
     **dict.fromkeys(_FULL, _NO_ROOM_OUT),
     "EDQUOT": _QUOTA,
     "EROFS": _READ_ONLY,
     **dict.fromkeys(_REFUSED, _FORBIDDEN),
     **dict.fromkeys(_SICK, _SICK_HOST),
+    **dict.fromkeys(_DENIED, _FORBIDDEN),
+    **dict.fromkeys(("HTTP 507", "S3 QuotaExceeded", "S3 InsufficientStorage", "XRootD 3009"), _STORAGE_FULL),
+    **dict.fromkeys([f"connection {one}" for one in _NETWORK], _OUT_NO_ROAD),
+    "XRootD connection": _OUT_NO_ROAD,
+    "no xrdcp": _NO_XRDCP,
 }
 _FOLDER: dict[str, _Known] = {**_OUT, **dict.fromkeys(_FULL, _NO_ROOM), **dict.fromkeys(_SHORT, _SHORT_HOST)}
 _PROGRAM: dict[str, _Known] = {
@@ -133,9 +165,14 @@ _PROGRAM: dict[str, _Known] = {
 }
 
 _TRANSFER: dict[str, _Known] = {
-    **dict.fromkeys(("ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "ENETUNREACH", "ETIMEDOUT", "EPIPE"), _NO_ROAD),
-    **dict.fromkeys(("HTTP 401", "HTTP 403"), _NOT_GIVEN),
+    **dict.fromkeys(_NETWORK, _NO_ROAD),
+    **dict.fromkeys(_DENIED, _NOT_GIVEN),
+    "XRootD connection": _NO_ROAD,
+    "no xrdcp": _NO_XRDCP,
 }
+
+_STORAGE_WORDS = ("HTTP ", "S3 ", "XRootD ", "connection ", "no addresses")
+"""How the words of storage elements begin, of which not every one is known."""
 
 LOST = Finding(
     Cause.NODE,
@@ -172,7 +209,7 @@ def _known(reason: str, error: str, file: str) -> _Known | None:
 
 def _by_error(reason: str, error: str, file: str) -> _Known | None:
     if reason == "output-failed":
-        return _OUT.get(error)
+        return _OUT.get(error) or (_OUT_TRANSFER if error.startswith(_STORAGE_WORDS) else None)
     if reason == "disk" and error == "EDQUOT":
         return _QUOTA
     if reason == "transfer":
