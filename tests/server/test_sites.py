@@ -151,3 +151,30 @@ async def test_a_site_has_one_agent_and_people_see_how_it_stands(server: Running
     problem(await viewer.get("/v1/sites/hall/demand"), 403)
     foreign = server.person("viewer", tenant=tenant + "x")
     assert (await foreign.get("/v1/sites")).json()["sites"] == []
+
+
+async def test_several_sites_are_each_asked_for_their_share(server: RunningServer, tenant: str) -> None:
+    agent = server.person("site", tenant=tenant)
+    viewer = server.person("viewer", tenant=tenant)
+    large = SIZE | {"name": "large", "cpus": 8, "slots": 8}
+    await agent.put("/v1/sites/hall", json=said())
+    await agent.put("/v1/sites/cave", json=said("a-2", max_pilots=12))
+    await agent.put("/v1/sites/roof", json=said("a-3", sizes=[large], trouble="no answer"))
+    user = server.person("submitter", tenant=tenant)
+    await submit(user, *[{}] * 8, resources={"cpus": 1})
+    await submit(user, {}, {}, resources={"cpus": 8})
+    await submit(user, {}, resources={"cpus": 99})
+
+    async def asked(site: str) -> dict[int, int]:
+        server.services.demand._queues.clear()
+        server.services.demand._counted.clear()
+        await server.refresh()
+        found = (await agent.get(f"/v1/sites/{site}/demand")).json()["groups"]
+        return {one["need"]["cpus"]: one["tasks"] for one in found}
+
+    assert await asked("hall") == {1: 2, 99: 1}, "a quarter of the room; what nobody can run is shown to all"
+    assert await asked("cave") == {1: 6, 99: 1}
+    assert await asked("roof") == {1: 5, 8: 2, 99: 1}, "asked for something it finds out whether it still is in trouble"
+    await plan(agent, *[f"l-{number}" for number in range(6)], site="cave")
+    assert await asked("hall") == {1: 1, 99: 1}, "six are covered; the others have room as four to six"
+    assert (await viewer.get("/v1/sites/hall")).json()["demand"]["groups"][-1]["tasks"] == 1

@@ -1,23 +1,27 @@
 """Measures what a site is asked for: queued jobs by what they need, and the site's pilots by state.
 
 No job is looked at one by one: the queue is counted by lane, which is what servers do to find work anyway, and one job of each
-group is read as an example of what the group needs. Running jobs are counted by pilot, for the pilots of this site alone.
+group is read as an example of what the group needs. Running jobs are counted by pilot, for the pilots of each site.
+
+Of several sites each is asked for its share: see `domain.pilots.site_shares`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from holdfast.domain.jobs.job_document import JobDocument, State, lane_named
 from holdfast.domain.jobs.resources import Resources
-from holdfast.domain.pilots.fleet import PilotCount
+from holdfast.domain.pilots.fleet import PilotCount, PilotSize
 from holdfast.domain.pilots.launch import Launch
 from holdfast.domain.pilots.pilot import newest_beats
+from holdfast.domain.pilots.site_shares import SiteStanding, shares
 from holdfast.ports.clock import Clock
 from holdfast.ports.job_store import JobQuery, JobStore
 from holdfast.ports.pilot_store import PilotStore
 from holdfast.services.keep_launches import KeepLaunches
+from holdfast.services.keep_sites import KeepSites, Site
 
 QUEUED = frozenset({State.AVAILABLE})
 RUNNING = frozenset({State.RUNNING})
@@ -25,6 +29,8 @@ FRESH = 2.0
 """Seconds that a count of the queue is good for: several agents may ask at once."""
 AT_ONCE = 1000
 """Pilots of one count."""
+UNKNOWN = 2**55
+"""What a site offers whose agent did not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +63,62 @@ class _Queue:
 
 
 @dataclass(slots=True)
+class _Counted:
+    at: float
+    sizes: Mapping[str, PilotCount]
+
+
+@dataclass(slots=True)
 class MeasureDemand:
     """The service."""
 
     jobs: JobStore
     pilots: PilotStore
     launches: KeepLaunches
+    sites: KeepSites
     clock: Clock
     may_run: Callable[[JobDocument, str], bool] = lambda _job, _site: True
     """Whether a job may run at a site."""
     _queues: dict[str, _Queue] = field(default_factory=dict)
+    _counted: dict[tuple[str, str], _Counted] = field(default_factory=dict)
+    """The pilots of sites, for the others."""
 
     async def measure(self, tenant: str, site: str) -> Demand:
         """The demand of one site; up to a few seconds old."""
-        found = await self._queue(tenant)
-        groups = tuple(group for group, example in found if self.may_run(example, site))
         launches = await self.launches.open(tenant, site)
         sizes, leaving = await self._count(tenant, launches)
-        return Demand(groups, sizes, leaving, tuple(launches))
+        self._counted[tenant, site] = _Counted(self.clock.monotonic(), sizes)
+        standing = await self._standings(tenant, site)
+        groups = []
+        for group, example in await self._queue(tenant):
+            able = [one for one in standing if self.may_run(example, one.name)]
+            parts = shares(group.tasks, group.need, able)
+            if site in parts:
+                groups.append(replace(group, tasks=parts[site]))
+            elif not parts and any(one.name == site for one in able):
+                groups.append(group)  # no site can run them: each one's agent says so
+        return Demand(tuple(groups), sizes, leaving, tuple(launches))
+
+    async def _standings(self, tenant: str, site: str) -> list[SiteStanding]:
+        """The site that asks, and the others whose agents were heard of."""
+        now = self.clock.now()
+        known = {one.name: one for one in await self.sites.all(tenant) if one.name != site}
+        asking = await self.sites.get(tenant, site)
+        standing = [SiteStanding(site, _sizes(asking), self._counted[tenant, site].sizes, _most(asking))]
+        for one in known.values():
+            # The one that asks counts as well in any case: by being asked for something it finds out whether it is.
+            well = not one.overdue(now) and not one.said.get("trouble")
+            counted = await self._counted_of(tenant, one.name)
+            standing.append(SiteStanding(one.name, _sizes(one), counted, _most(one), well))
+        return standing
+
+    async def _counted_of(self, tenant: str, site: str) -> Mapping[str, PilotCount]:
+        known = self._counted.get((tenant, site))
+        now = self.clock.monotonic()
+        if known is None or now - known.at >= FRESH:
+            sizes, _ = await self._count(tenant, await self.launches.open(tenant, site))
+            known = self._counted[tenant, site] = _Counted(now, sizes)
+        return known.sizes
 
     async def _queue(self, tenant: str) -> tuple[tuple[Group, JobDocument], ...]:
         known = self._queues.get(tenant)
@@ -118,3 +162,22 @@ class MeasureDemand:
             leaving += silent
             inactive_idle_busy[0 if not one.pilot else 2 if silent or one.pilot in busy else 1] += 1
         return {size: PilotCount(*three) for size, three in counted.items()}, leaving
+
+
+def _most(site: Site | None) -> int:
+    most = site.said.get("max_pilots") if site is not None else None
+    return most if isinstance(most, int) else UNKNOWN
+
+
+def _sizes(site: Site | None) -> tuple[PilotSize, ...]:
+    """The sizes that a site's agent told; of one that told nothing yet, any."""
+    told = site.said.get("sizes") if site is not None else None
+    if not isinstance(told, list):
+        return (PilotSize("", Resources(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)),)
+    return tuple(
+        PilotSize(
+            str(one["name"]), Resources(one["cpus"], one["memory"], one["disk"], one["gpus"], one["wall"]), one["slots"]
+        )
+        for one in told
+        if isinstance(one, Mapping)
+    )

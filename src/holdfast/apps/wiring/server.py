@@ -104,7 +104,7 @@ class ServerParts:
         self.enrolments = EnrolPilots(parts.slips, clock, parts.ids)
         self.sites = KeepSites(parts.slips, clock)
         self.launches = KeepLaunches(parts.slips, clock)
-        self.demand = MeasureDemand(store, parts.pilots, self.launches, clock)
+        self.demand = MeasureDemand(store, parts.pilots, self.launches, self.sites, clock)
         self.failed_checks = NoteFailedChecks(store, clock)
         self.case_outputs = FindOutputs(store, ReadResults(SharedResults(parts.settings.outputs), parts.elements))
         self.worklets = BindWorklets(parts.slips, parts.flows, choose_worklets(parts))
