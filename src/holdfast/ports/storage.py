@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from holdfast.domain.data.storage_element import StorageElement
@@ -28,6 +29,14 @@ class ElementFiles(Protocol):
 
     async def read(self, place: str, most: int) -> bytes | None:
         """The file; None if it is not there. `Transient` if that cannot be said now, `Permanent` if it is larger than asked for."""
+        ...
+
+    async def folders(self, place: str) -> Sequence[str]:
+        """The names of the folders in a folder; none if it is not there. `Permanent` where folders cannot be listed."""
+        ...
+
+    async def clear(self, place: str) -> int:
+        """Take a folder away with all that is in it; how many bytes that was. `Permanent` where that cannot be done."""
         ...
 
     async def remove(self, place: str) -> bool:

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.domain.exlets.exlet import actions_of, is_one_write
-from holdfast.domain.exlets.exlet_run import StepState
+from holdfast.domain.exlets.exlet import WhenRefused, actions_of, is_of_job, is_one_write, refusal_of
+from holdfast.domain.exlets.exlet_run import RunState, StepState
 from holdfast.domain.faults.audit import Note
 from holdfast.domain.faults.brakes import Brake, Chain, Granted, Request
 from holdfast.domain.faults.brakes import Refused as Braked
@@ -145,13 +145,18 @@ class ActOnFaults:
         """Carry out what rules concluded; each step takes place once, whoever repeats this."""
         await self._write_down(cases)  # first the entry, then the act
         single, several, none = list[FaultCase](), list[FaultCase](), list[FaultCase]()
+        chained = list[FaultCase]()
         for one in cases:
             if self.exlets is not None and is_one_write(one.exlet, of_case=bool(one.standing.case)):
                 single.append(one)
+            elif self.exlets is not None and self.engine is None and is_of_job(one.exlet):
+                chained.append(one)
             else:
                 (none if self.exlets is None or self.engine is None else several).append(one)
         await self._put_off([(one, None) for one in none])
         await self._at_once(single)
+        for one in chained:
+            await self._in_order(one)
         for start in range(0, len(several), AT_ONCE):
             await asyncio.gather(*(self._begin(one) for one in several[start : start + AT_ONCE]))
         if several:
@@ -191,6 +196,20 @@ class ActOnFaults:
         if failed:
             now = self.clock.now()
             await self.writer.write([one.parked(NEVER, now) for one in failed])
+
+    async def _in_order(self, one: FaultCase) -> None:
+        """Do steps that are about the job alone one after the other: a domain that runs no cases has nobody else for it. A repeat finds what is done."""
+        assert self.exlets is not None  # noqa: S101 - the caller looked
+        n, state, words = one.decision.n, RunState.COMPLETE, ""
+        for place, step in enumerate(one.exlet.steps):
+            end = await self.exlets.do_step(one.id, n, place)
+            words = end.detail
+            if end.state is not StepState.DONE and refusal_of(step) is WhenRefused.STOP:
+                state = RunState.FAILED
+                break
+        await self.exlets.finish(one.id, n, state, reason=words)
+        if state is RunState.FAILED:
+            await self.writer.write([one.parked(NEVER, self.clock.now())])
 
     async def _begin(self, one: FaultCase) -> None:
         assert self.engine is not None  # noqa: S101 - the caller looked

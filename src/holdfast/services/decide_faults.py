@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from holdfast.domain.exlets.exlet import Exlet, Step
+from holdfast.domain.exlets.exlet import Exlet, Step, actions_of
 from holdfast.domain.exlets.exlet_plain import exlet_as_plain
 from holdfast.domain.exlets.primitive import ClimbLadder, Rollback
 from holdfast.domain.faults.cause import Finding
@@ -29,6 +29,12 @@ FRESH = 0.5
 """Seconds that the copy of the rules may be old."""
 
 
+class FileAnswers(Protocol):
+    """What the house does about a fault that is about files."""
+
+    async def answer(self, document: JobDocument, evidence: Evidence, finding: Finding) -> Exlet | None: ...
+
+
 @dataclass(slots=True)
 class DecideFaults:
     """The service."""
@@ -40,6 +46,8 @@ class DecideFaults:
     free_tries: Sequence[int] = FREE_TRIES
     dispatcher: Dispatcher = field(default_factory=Dispatcher)
     """Where a fault goes for which no rule concludes."""
+    files: FileAnswers | None = None
+    """Answers faults that are about files, before the job's own policy does; None: nobody."""
 
     async def get_ready(self) -> None:
         """Look at the rules, unless that was just done. `Transient` if the store does not answer: nobody decides by half of them."""
@@ -56,30 +64,39 @@ class DecideFaults:
     ) -> Decision:
         """The first decision on an incident."""
         if self.rules is None:
-            return self._of_house(document, finding, incident, now)
+            return await self._of_house(document, evidence, finding, incident, now)
         flow, task = await self._flow(document), incident.item
         context = fault_context(document, finding, evidence, flow=flow, task=task, now=now)
         active, shadow = self.rules.decide(document.tenant, flow, ExceptionType.ABORT, task, context)
         seen = {"shadow": shadow_said(shadow)} if shadow is not None else {}
         if active.verdict is Verdict.FALSE:
-            return self._of_house(document, finding, incident, now, **seen)
+            return await self._of_house(document, evidence, finding, incident, now, **seen)
         if self.exlets is None:
             exlet = concluded_in_place(active.conclusion, ExceptionType.ABORT)
         else:
             exlet = await self.exlets.concluded(document.tenant, active.conclusion, ExceptionType.ABORT)
         return decision_by_rule(incident, active, exlet, now, seen=seen)
 
-    def _of_house(self, document: JobDocument, finding: Finding, incident: Incident, now: int, **more: Any) -> Decision:
+    async def _of_house(
+        self, document: JobDocument, evidence: Evidence, finding: Finding, incident: Incident, now: int, **more: Any
+    ) -> Decision:
         own = house_answer(document, finding, self.free_tries)
         sent = self.dispatcher.send(finding)
         way = sent.way
+        if way is Way.OWN and self.files is not None and not is_lost(document):
+            exlet = await self.files.answer(document, evidence, finding)
+            if exlet is not None:
+                acts = ", ".join(actions_of(exlet.steps))
+                detail = {"words": f"{finding.cause} trouble with files: {acts}", **more}
+                plain = exlet_as_plain(exlet)
+                return Decision(incident.id, 1, incident.tenant, now, EXLET, HOUSE, exlet=plain, detail=detail)
         if way is Way.OWN or is_lost(document):
             return _answered(incident, own, now, **more)
         if way is Way.LADDER or (way is Way.ROLLBACK and can_roll_back(document)):
             do = ClimbLadder(sent.ladder) if way is Way.LADDER else Rollback()
-            exlet = exlet_as_plain(Exlet("house", (Step(do),)))
+            climbing = exlet_as_plain(Exlet("house", (Step(do),)))
             detail = {"words": sent.words, **more}
-            return Decision(incident.id, 1, incident.tenant, now, EXLET, HOUSE, exlet=exlet, detail=detail)
+            return Decision(incident.id, 1, incident.tenant, now, EXLET, HOUSE, exlet=climbing, detail=detail)
         course = Course.HOLD if way is Way.HOLD else Course.FAIL
         return _answered(incident, HouseAnswer(course, sent.words), now, **more)
 

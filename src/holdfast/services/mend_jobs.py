@@ -9,14 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
 
+from holdfast.domain.data.staging_terms import RESTAGED, TRANSFER, restaged, transfer_of
 from holdfast.domain.exlets.primitive import (
     Action,
     Amount,
     AvoidHost,
     ClimbLadder,
+    FreeSpace,
     Hold,
     Need,
     Primitive,
+    ReserveSpace,
     Restage,
     Restaging,
     Resubmission,
@@ -66,6 +69,8 @@ class Mending(NamedTuple):
     primitive: Primitive
     step: str
     release_of: str = ""
+    notes: Mapping[str, object] = {}
+    """What else its document is to keep."""
 
     @property
     def by(self) -> str:
@@ -87,18 +92,26 @@ class MendJobs:
     def can(self, primitive: Primitive) -> bool:
         """Whether a primitive is something that is done to a job here."""
         match primitive:
-            case Steer() | Hold() | ClimbLadder() | AvoidHost():
+            case Steer() | Hold() | ClimbLadder() | AvoidHost() | ReserveSpace():
                 return True
             case Resubmit(how):
                 return how is not Resubmission.OTHER_DOMAIN
             case Restage(how):
-                return how is Restaging.SAME
+                return how in (Restaging.SAME, Restaging.CHANGED)
             case _:
                 return False
 
-    async def mend(self, incident: Incident, primitive: Primitive, *, step: str, release_of: str = "") -> Outcome:
+    async def mend(
+        self,
+        incident: Incident,
+        primitive: Primitive,
+        *,
+        step: str,
+        release_of: str = "",
+        notes: Mapping[str, object] | None = None,
+    ) -> Outcome:
         """Carry a step out on the incident's job. `Transient`: the store did not say; the repeat is safe."""
-        (outcome,) = await self.mend_all([Mending(incident, primitive, step, release_of)])
+        (outcome,) = await self.mend_all([Mending(incident, primitive, step, release_of, notes or {})])
         return outcome
 
     async def mend_all(self, asked: Sequence[Mending]) -> Sequence[Outcome]:
@@ -124,7 +137,14 @@ class MendJobs:
             if document.tenant != incident.tenant:
                 return Refused("there is no such job")
             return self._decide(
-                incident, one.primitive, document, step=one.step, by=by, now=now, release_of=one.release_of
+                incident,
+                one.primitive,
+                document,
+                step=one.step,
+                by=by,
+                now=now,
+                release_of=one.release_of,
+                more=one.notes,
             )
 
         return Wish(incident.job, decide, lambda document: _bears(document, by))
@@ -151,6 +171,7 @@ class MendJobs:
         by: str,
         now: int,
         release_of: str,
+        more: Mapping[str, object],
     ) -> JobDocument | Refused:
         reason = f"incident {incident.id}"
         match primitive:
@@ -180,8 +201,15 @@ class MendJobs:
                     step=step,
                 )
             case Restage():
-                notes = {RETRIES: entered(_ledger(document, incident), incident.cause).as_plain()}
-                return steering.resubmit(document, now=now, by=by, reason=reason, notes=notes)
+                tries = entered(_ledger(document, incident), incident.cause).as_plain()
+                kept = {**staging_notes(document, primitive), **more, RETRIES: tries}
+                return steering.resubmit(document, now=now, by=by, reason=reason, notes=kept)
+            case FreeSpace(size):
+                return _noted(document, now=now, by=by, holder=step, reason=f"{size} bytes are made free", notes=more)
+            case ReserveSpace(size):
+                reserved = changed_needs(document.resources, {Amount.DISK: Need(to=size)})
+                reason = f"needs {reserved.disk} bytes of disk"
+                return _noted(document, now=now, by=by, holder=step, reason=reason, notes=more, resources=reserved)
             case ClimbLadder(name):
                 return self._climb(incident, document, name, step=step, by=by, now=now)
             case _:
@@ -307,11 +335,38 @@ def _avoiding(
     before = cast("Mapping[str, int]", document.extra.get(AVOIDED, {}))
     avoided = {host: end for host, end in before.items() if end > now} | {document.last.host: until}
     newest = dict(sorted(avoided.items(), key=lambda one: one[1])[-MAX_AVOIDED:])
+    reason = f"avoids {document.last.host}"
+    return _noted(document, now=now, by=by, holder=holder, reason=reason, notes={AVOIDED: newest})
+
+
+def _noted(
+    document: JobDocument,
+    *,
+    now: int,
+    by: str,
+    holder: str,
+    reason: str,
+    notes: Mapping[str, object],
+    resources: Resources | None = None,
+) -> JobDocument | Refused:
+    """The job, with something that it keeps from now on."""
     # A hold that is let go at once: the table of states has no step that only takes a note.
-    held = steering.hold(document, holder=holder, now=now, by=by, reason=f"avoids {document.last.host}")
+    held = steering.hold(document, holder=holder, now=now, by=by, reason=reason)
     if isinstance(held, Refused):
         return held
-    return held.having(holders=document.holders, extra={**document.extra, AVOIDED: newest})
+    return held.having(
+        holders=document.holders, extra={**document.extra, **notes}, resources=resources or document.resources
+    )
+
+
+def staging_notes(document: JobDocument, do: Restage) -> dict[str, object]:
+    """What a document keeps of a re-staging: that there was one, and parameters of transfers that changed."""
+    notes: dict[str, object] = {RESTAGED: restaged(document.extra) + 1}
+    if do.how is Restaging.CHANGED:
+        told = {"protocol": do.protocol or None, "piece": do.buffer, "timeout": do.timeout}
+        changed = {name: value for name, value in told.items() if value is not None}
+        notes[TRANSFER] = {**transfer_of(document.extra), **changed}
+    return notes
 
 
 def changed_needs(resources: Resources, needs: Mapping[Amount, Need]) -> Resources:

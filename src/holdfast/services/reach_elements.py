@@ -110,6 +110,19 @@ class ReachElements:
         door = self._door(element)
         return await self.files[door.kind].remove(self._place(element, door, path, "DELETE", 60))
 
+    async def folders(self, element: StorageElement, path: str) -> Sequence[str]:
+        door = self._door(element)
+        return await self.files[door.kind].folders(door.place(path))
+
+    async def clear(self, element: StorageElement, path: str) -> int:
+        """Take a folder of an attempt away."""
+        door = self._door(element)
+        return await self.files[door.kind].clear(door.place(path))
+
+    def forget(self, manifest: Manifest) -> None:
+        """Its files are gone."""
+        self._manifests.pop(manifest.sha256, None)
+
     def _door(self, element: StorageElement) -> Door:
         """The door that this process can go through."""
         found = next((door for door in element.doors if door.kind in self.files), None)

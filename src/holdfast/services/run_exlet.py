@@ -206,7 +206,7 @@ class RunExlet:
         do, incident = ask.do, ask.incident
         if incident.engine != OWN_ENGINE and self.abroad is not None and not isinstance(do, Notify):
             return await self.abroad(ask)
-        if do.action in self.others:
+        if do.action in self.others and not self.jobs.can(do):
             return await self.others[do.action](ask)
         match do:
             case Steer(target=Target.ALL_CASES):

@@ -69,7 +69,7 @@ class RunSingleSteps:
 
     async def _perform(self, asked: Sequence[Single], asks: Sequence[Ask]) -> Sequence[Outcome]:
         exlets = self.exlets
-        together = [ask for ask in asks if ask.do.action not in exlets.others and exlets.jobs.can(ask.do)]
+        together = [ask for ask in asks if exlets.jobs.can(ask.do)]
         mended = await exlets.jobs.mend_all([Mending(ask.incident, ask.do, ask.id) for ask in together])
         found = {ask.id: outcome for ask, outcome in zip(together, mended, strict=True)}
         for ask in asks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import httpx
 
@@ -31,6 +32,12 @@ class HttpElementFiles:
         if not 200 <= status < 300:
             raise _trouble(place, status)
         return True
+
+    async def folders(self, place: str) -> Sequence[str]:
+        raise Permanent(f"{_host(place)}: folders are not listed by HTTP")
+
+    async def clear(self, place: str) -> int:
+        raise Permanent(f"{_host(place)}: folders are not cleared by HTTP")
 
     async def _call(self, method: str, place: str, most: int) -> tuple[int, bytes]:
         try:

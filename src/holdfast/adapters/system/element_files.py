@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from holdfast.ports.errors import Permanent, Transient
@@ -22,6 +23,32 @@ class FolderFiles:
 
     async def remove(self, place: str) -> bool:
         return await asyncio.to_thread(self._remove, place)
+
+    async def folders(self, place: str) -> Sequence[str]:
+        return await asyncio.to_thread(self._folders, place)
+
+    async def clear(self, place: str) -> int:
+        return await asyncio.to_thread(self._clear, place)
+
+    def _folders(self, place: str) -> list[str]:
+        try:
+            with os.scandir(place) as inside:
+                return sorted(one.name for one in inside if one.is_dir(follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise Transient(f"{place}: {error.strerror}") from error
+
+    def _clear(self, place: str) -> int:
+        freed = 0
+        for folder, _, names in os.walk(place):
+            for name in names:
+                try:
+                    freed += os.lstat(os.path.join(folder, name)).st_size
+                except OSError:
+                    continue  # it has just gone
+        shutil.rmtree(place, ignore_errors=True)
+        return freed
 
     def _read(self, place: str, most: int) -> bytes | None:
         try:
@@ -51,6 +78,12 @@ class FolderFiles:
 
 class XrootdFiles:
     """Fills `ports.storage.ElementFiles` for XRootD, by `xrdcp` and `xrdfs`, which must be installed."""
+
+    async def folders(self, place: str) -> Sequence[str]:
+        raise Permanent(f"{place}: folders are not listed here")
+
+    async def clear(self, place: str) -> int:
+        raise Permanent(f"{place}: folders are not cleared here")
 
     async def read(self, place: str, most: int) -> bytes | None:
         code, content, words = await _run("xrdcp", "--silent", "--nopbar", place, "-", most=most)

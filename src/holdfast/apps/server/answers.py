@@ -359,6 +359,7 @@ class ClaimOut(Out):
     resources: ResourcesOut
     inputs: list[StagedInputOut] | None = None
     outputs_to: OutputsToOut | None = None
+    free: int | None = None
     specification: SpecificationOut
 
 

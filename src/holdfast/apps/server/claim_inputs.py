@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from holdfast.apps.server.desk import Desk
 from holdfast.domain.data.replica import LogicalFile, Viewpoint
+from holdfast.domain.data.staging_terms import transfer_of
 from holdfast.domain.jobs.inputs import (
     Input,
     Produced,
@@ -31,9 +32,6 @@ from holdfast.ports.job_store import Stored
 from holdfast.services.reach_elements import element_path
 
 Json = dict[str, Any]
-
-TRANSFER = "transfer"
-"""Where a document keeps how its files are brought, when a rule changed that."""
 
 
 class _Known(NamedTuple):
@@ -79,8 +77,8 @@ async def _input(desk: Desk, given: Input, job: JobDocument, known: _Known) -> J
     if why := wrong_input(given, desk.services.parts.staging):
         # The list of hosts may have become shorter since the job was submitted.
         return told | {"refused": why}
-    changed = job.extra.get(TRANSFER)
-    protocol = str(changed.get("protocol", "")) if isinstance(changed, dict) else ""
+    changed = transfer_of(job.extra)
+    protocol = str(changed.get("protocol", ""))
     if changed:
         told["transfer"] = changed
     file = logical_name(given)

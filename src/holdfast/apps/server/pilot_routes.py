@@ -30,6 +30,7 @@ from holdfast.apps.server.problems import Problem
 from holdfast.apps.server.site_routes import note_pilot
 from holdfast.apps.server.submissions import resources_from
 from holdfast.domain.data.replica import Viewpoint
+from holdfast.domain.data.staging_terms import free_of
 from holdfast.domain.jobs.job_document import Ending, Manifest, Outcome, State, Token
 from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.pilots.pilot import Beat, Pilot, PilotState
@@ -234,6 +235,8 @@ def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None, 
     told: Json = {} if inputs is None else {"inputs": inputs}
     if outputs_to is not None and spec.outputs:
         told["outputs_to"] = outputs_to
+    if free := free_of(document.extra):
+        told["free"] = free
     return told | {
         "job": document.id,
         "generation": document.generation,

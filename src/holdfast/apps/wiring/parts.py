@@ -21,6 +21,7 @@ from holdfast.apps.settings import Settings
 from holdfast.apps.storage_settings import credentials_of, elements_of
 from holdfast.apps.wiring.stores import open_stores
 from holdfast.domain.data.storage_element import Kind
+from holdfast.domain.exlets.primitive import Action
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.domain.jobs.outbound import Outbound
 from holdfast.ports.identity import Identity
@@ -33,11 +34,13 @@ from holdfast.ports.storage import ElementFiles
 from holdfast.services.act_on_faults import ActOnFaults
 from holdfast.services.act_on_incidents import ActOnIncidents
 from holdfast.services.answer_exceptions import AnswerExceptions
+from holdfast.services.answer_file_faults import AnswerFileFaults
 from holdfast.services.check_constraints import CheckConstraints
 from holdfast.services.choose_worklets import ChooseWorklets
 from holdfast.services.count_chains import CountChains
 from holdfast.services.decide_faults import DecideFaults
 from holdfast.services.flow_ends import FlowEnds
+from holdfast.services.free_elements import FreeElements
 from holdfast.services.handle_faults import HandleFaults
 from holdfast.services.hear_batch import HearBatch
 from holdfast.services.keep_approvals import KeepApprovals
@@ -51,7 +54,9 @@ from holdfast.services.keep_rules import KeepRules
 from holdfast.services.keep_stops import KeepStops
 from holdfast.services.keep_storms import KeepStorms
 from holdfast.services.lease_brakes import LeaseBrakes
+from holdfast.services.mend_data import MendData
 from holdfast.services.mend_jobs import MendJobs
+from holdfast.services.note_replicas import NoteReplicas
 from holdfast.services.order_engines import OrderEngines
 from holdfast.services.reach_elements import ReachElements
 from holdfast.services.read_results import ReadResults
@@ -150,12 +155,13 @@ def make_parts(settings: Settings) -> Parts:
     )
     release = ReleaseClaims(store, stores.pilots, writer, clock)
     batch = HearBatch(stores.pilots, KeepLaunches(slips, clock), release)
+    deciding = DecideFaults(flows, rules, exlets, settings.free_tries, settings.dispatcher)
     faults = HandleFaults(
         store,
         stores.incidents,
         clock,
         Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
-        DecideFaults(flows, rules, exlets, settings.free_tries, settings.dispatcher),
+        deciding,
         fault_acts,
         stores.pilots,
         batch,
@@ -213,6 +219,9 @@ def make_parts(settings: Settings) -> Parts:
     if relay is not None:
         relay.checks = parts.checks
     fault_acts.exlets = acting.exlets = run_exlet(parts, SteerJobs(store, writer, clock, leave_fault))
+    mend_data = fault_acts.exlets.others[Action.RESTAGE]
+    if isinstance(mend_data, MendData):
+        deciding.files = AnswerFileFaults(mend_data)
     return parts
 
 
@@ -231,6 +240,16 @@ def run_exlet(parts: Parts, steer: SteerJobs) -> RunExlet:
     made = RunExlet(
         parts.incidents, parts.store, parts.engine, parts.flows, gates, mend, parts.clock, checks=parts.checks
     )
+    mend_data = MendData(
+        mend,
+        parts.store,
+        parts.pilots,
+        parts.catalogue,
+        NoteReplicas(parts.catalogue, parts.store, parts.clock),
+        FreeElements(parts.store, parts.elements),
+        parts.clock,
+    )
+    made.others = {Action.RESTAGE: mend_data, Action.FREE_SPACE: mend_data}
     made.elsewhere = parts.engines
     made.abroad = SteerEngineCases(parts.engines, settings.ladder_book, settings.budgets.budgets)
     return made

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from holdfast.domain.exlets.primitive import Action, Hold, Primitive, Restage, Restaging, Steer, Target
+from holdfast.domain.exlets.primitive import Action, Hold, Primitive, Steer, Target
 
 MAX_STEPS = 32
 
@@ -52,7 +52,16 @@ class Exlet:
     description: str = ""
 
 
-_ONE_WRITE = frozenset({Action.RESUBMIT, Action.LADDER, Action.AVOID_HOST})
+_ONE_WRITE = frozenset(
+    {
+        Action.RESUBMIT,
+        Action.LADDER,
+        Action.AVOID_HOST,
+        Action.RESTAGE,
+        Action.FREE_SPACE,
+        Action.RESERVE_SPACE,
+    }
+)
 _FORCED = frozenset({Action.RESTART, Action.FORCE_COMPLETE, Action.FORCE_FAIL, Action.REMOVE, Action.SUSPEND})
 
 
@@ -71,10 +80,13 @@ def is_one_write(exlet: Exlet, *, of_case: bool = False) -> bool:
             return target is Target.JOB or (target is Target.ITEM and not of_case)
         case Hold(target):
             return target is Target.JOB or (target is Target.ITEM and not of_case)
-        case Restage(how):
-            return how is Restaging.SAME
         case _:
             return False
+
+
+def is_of_job(exlet: Exlet) -> bool:
+    """Whether every step is about the job alone and over at once, so that they can be done one after the other without a workflow."""
+    return all(one.action in _ONE_WRITE or one.action is Action.NOTIFY for one in exlet.steps)
 
 
 def actions_of(steps: Sequence[Step]) -> tuple[str, ...]:

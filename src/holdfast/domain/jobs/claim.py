@@ -44,10 +44,15 @@ AVOIDED = "avoided"
 """Where a document keeps the hosts that its job is kept away from: name, and until when."""
 
 
-def avoids(document: JobDocument, host: str, now: int) -> bool:
-    """Whether the job is kept away from a host at this time."""
+def avoids(document: JobDocument, host: str, now: int, site: str = "") -> bool:
+    """Whether the job is kept away from a host, or from its whole site, at this time."""
     avoided = document.extra.get(AVOIDED)
-    return isinstance(avoided, dict) and avoided.get(host, 0) > now
+    return isinstance(avoided, dict) and (avoided.get(host, 0) > now or avoided.get(at_site(site), 0) > now)
+
+
+def at_site(site: str) -> str:
+    """How a whole site is named among the avoided hosts; no host's name has a colon."""
+    return f"site:{site}"
 
 
 def claim(document: JobDocument, *, claim_id: str, pilot: str, host: str, now: int) -> JobDocument | Refused:

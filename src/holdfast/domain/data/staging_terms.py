@@ -1,0 +1,36 @@
+"""What a job's document keeps about how its files are to be brought, when that was changed after a fault.
+
+All of it is kept for the rest of the job: what was wrong once with its files may be so again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+TRANSFER = "transfer"
+"""The parameters of transfers: `timeout` in seconds, `piece` in bytes, `tries`, `protocol`."""
+FREE = "free"
+"""Bytes that its pilot makes free before it brings anything."""
+RESTAGED = "restaged"
+"""How often its files were brought again."""
+
+USUAL_TIMEOUT = 30
+USUAL_PIECE = 1 << 20
+
+
+def transfer_of(extra: Mapping[str, object]) -> dict[str, Any]:
+    """The parameters that a document keeps."""
+    kept = extra.get(TRANSFER)
+    return dict(kept) if isinstance(kept, Mapping) else {}
+
+
+def free_of(extra: Mapping[str, object]) -> int:
+    """The bytes that are to be made free first; 0: none."""
+    kept = extra.get(FREE)
+    return kept if isinstance(kept, int) else 0
+
+
+def restaged(extra: Mapping[str, object]) -> int:
+    kept = extra.get(RESTAGED)
+    return kept if isinstance(kept, int) else 0
