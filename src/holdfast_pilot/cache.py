@@ -336,6 +336,15 @@ class Cache:
             self._remove(self._book.resize(self._book.capacity))
             self._make_real_room(0)
 
+    def give_back(self, size: int) -> None:
+        """Make so many bytes of the disk free for others, by files that nobody uses just now; whatever the sums of the cache say."""
+        with self._lock:
+            short = size + self.settings.keep - self.area.free_space()
+            if short > 0:
+                gone = self._book.free(short, lambda key: key not in self._others)
+                log.info("the disk is short of %d bytes: %d files of the cache go", short, len(gone))
+                self._remove(gone)
+
     def set_pilots(self, pilots: int) -> None:
         """Follow the number of pilots on this host that share their caches."""
         size = host_cache_size(self.settings.space, pilots, self.settings.keep)

@@ -47,6 +47,7 @@ class ClaimedJob:
         default_factory=dict
     )  # the storage element for outputs, if not the pilot's folder
     warm: bool = False  # a call of a function, for a runner that is kept
+    free: int = 0  # bytes of the disk that are made free first: there was no room the last time
 
     @property
     def fence(self) -> str:
@@ -92,6 +93,7 @@ def read_claim(document: dict[str, Any]) -> ClaimedJob:
             owner=str(document.get("owner") or ""),
             outputs_to=_record(document.get("outputs_to")),
             warm=specification.get("runner") == "warm",
+            free=int(document.get("free") or 0),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadClaimError(f"a claim without a usable name: {error!r}") from error

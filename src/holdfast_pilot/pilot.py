@@ -285,6 +285,8 @@ class Pilot:
             self.drain("ordered by the server")
         elif kind == "log":
             self._logs.obey(body)
+        elif kind == "trim":
+            self._cache.make_room(int(body.get("bytes") or 0))
         else:
             log.info("an order not known here was passed over: %s", kind[:40])
 

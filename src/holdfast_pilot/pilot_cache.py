@@ -66,11 +66,18 @@ class PilotCache:
 
     def for_job(self, held: Held) -> InputCache:
         """The way inputs of one job take."""
+        if held.job.free:
+            self.make_room(held.job.free)
 
         def bring(given: dict[str, Any], target: str, fetch: Fetch) -> str:
             return self.staging.bring(given, target, fetch, held.claim, lambda: bool(held.stop_why))
 
         return bring
+
+    def make_room(self, size: int) -> None:
+        """Give so many bytes of the disk back, as far as the cache has them."""
+        if self.cache is not None:
+            self._carefully(lambda cache: cache.give_back(size))
 
     def offer(self, job: ClaimedJob, folder: str, manifest: Manifest) -> None:
         """Outputs that were just written: theirs to be found by the jobs that read them, once they are committed."""

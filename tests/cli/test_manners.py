@@ -22,7 +22,7 @@ JOB = job_json(1)["id"]
 VERBS = (
     "submit", "queue", "jobs", "describe", "story", "logs", "wait", "cancel", "hold", "release", "retry", "force-complete",
     "force-fail", "run", "watch", "cases", "history", "graph", "check", "raise", "inbox", "explain", "classify", "packs", "rules", "exlets",
-    "pilots", "sites", "enrol", "alerts", "events", "status", "brake", "audit", "link", "config", "approve",
+    "files", "pilots", "sites", "enrol", "alerts", "events", "status", "brake", "audit", "link", "config", "approve",
 )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def test_every_verb_has_help_with_an_example_and_json(holdfast: Shell, verb: str
     "words",
     [[verb, *(["--attempt", "1", "--reason", "r"] if verb.startswith("force") else []), JOB]
      for verb in ("describe", "story", "logs", "wait", "cancel", "hold", "release", "retry", "force-complete", "force-fail")]
-    + [["watch", JOB], ["history", JOB], ["graph", JOB], ["cases"], ["rules", "list"], ["exlets", "list"], ["link"], ["queue"], ["jobs"], ["pilots"], ["alerts"], ["brake"], ["audit"], ["audit", "verify"], ["events"], ["status"], ["submit", "--", "true"]],
+    + [["watch", JOB], ["history", JOB], ["graph", JOB], ["cases"], ["rules", "list"], ["exlets", "list"], ["link"], ["queue"], ["jobs"], ["files"], ["pilots"], ["alerts"], ["brake"], ["audit"], ["audit", "verify"], ["events"], ["status"], ["submit", "--", "true"]],
 )  # fmt: skip
 def test_errors_have_their_codes_and_never_touch_stdout(holdfast: Shell, api: FakeApi, words: list[str]) -> None:
     verb, *rest = words

@@ -97,6 +97,10 @@ class Room:
         }
         made = self.operator.add_rule("domain/house", draft)
         self.operator.set_rule_state("domain/house", str(made["rule"]), "active")
+        self.known()
+
+    def known(self) -> None:
+        """Wait until everyone goes by the newest rules."""
         known = time.monotonic() + FRESH
         until(lambda: time.monotonic() > known, "everyone to know of the rule")
 

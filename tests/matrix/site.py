@@ -168,7 +168,7 @@ class FailureSite:
         write_private(enrol, self.running.domain.token("enrol", tenant=tenant, subject="enroller"))
         words = [sys.executable, "-m", "holdfast_pilot", "--server", self.wire.url]
         words += ["--token-file", str(enrol), "--host", name, "--outputs", str(out), "--work", str(work)]
-        words += ["--cpus", "8", "--grace", "1", "--time-left", "1800"]
+        words += ["--cpus", "8", "--grace", "1", "--time-left", "1800", "--space", "0"]
         words += [word for option, value in options.items() for word in (f"--{option.replace('_', '-')}", value)]
         if prepare:
             words = ["unshare", "-rm", "sh", "-ec", f"{prepare}\nexec {shlex.join(words)}"]

@@ -19,6 +19,7 @@ from holdfast.apps.cli.describe import describe
 from holdfast.apps.cli.enrol import enrol
 from holdfast.apps.cli.exlets import exlets
 from holdfast.apps.cli.explain import explain
+from holdfast.apps.cli.files import files
 from holdfast.apps.cli.graph import graph
 from holdfast.apps.cli.history import history
 from holdfast.apps.cli.inbox import inbox
@@ -51,7 +52,7 @@ _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
     FLOWS: (run, watch, cases, history, graph, check, raise_),
     FAULTS: (inbox, approve, explain, classify, packs, rules, exlets),
-    LOOK: (pilots, sites, enrol, alerts, events, status, brake, audit, link, config),
+    LOOK: (files, pilots, sites, enrol, alerts, events, status, brake, audit, link, config),
 }
 for panel, functions in _ROOMS.items():
     for function in functions:
