@@ -144,7 +144,13 @@ _DENIED = (
     "XRootD 3010",
 )
 
+_NOT_ITS_OWN = _Known(
+    Cause.POLICY, Retry.NO,
+    "Its end named outputs in a folder that is not its own, so nothing was committed.", "Look at the pilot that said so; it may be broken, or not be what it says.",
+)  # fmt: skip
+
 _OUT: dict[str, _Known] = {
+    "bad-manifest": _NOT_ITS_OWN,
     **dict.fromkeys(_FULL, _NO_ROOM_OUT),
     "EDQUOT": _QUOTA,
     "EROFS": _READ_ONLY,
