@@ -150,8 +150,7 @@ def test_a_corrupt_replica_is_left_for_another_one(here: Room, elements: Element
 
 @pytest.mark.ledger("P0-12")
 def test_without_another_replica_a_person_is_asked(here: Room, elements: Elements) -> None:
-    steps = {"action": "restage", "how": "other-replica"}
-    rule(here, 'cause == "data-missing"', {"cause": "data-missing"}, steps)
+    rule(here, 'cause == "data-missing"', {"cause": "data-missing"}, {"action": "restage", "how": "other-replica"})
     here.host(site="north")
     with elements.web():
         here.client.submit([cast(NewJob, {})], here.spec(inputs=[{"name": "x", "source": f"lfn:/near/{name()}"}]))
