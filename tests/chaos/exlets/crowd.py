@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from tests.chaos.exlets.primitives import Tried
 
 from holdfast.domain.exlets.exlet_run import run_name
 from holdfast.domain.faults.incident import Incident, StepMark, step_record_id
+from holdfast.ports.errors import PortError
 
 MOST_ROUNDS = 100
 
@@ -93,10 +95,20 @@ class Crowd:
             give(points, Order(f"past-{order.name}", "none"))
         return list(zip(crowd, incidents, strict=True))
 
+    async def _end_of(self, tried: Tried, incident: Incident) -> Signature:
+        """How an exlet ended. What it set going takes its time after a kill: one that is not as it should be is looked at again for a while."""
+        give_up = time.monotonic() + PATIENCE / 3
+        while True:
+            with suppress(PortError):
+                found = await self.campaign.signature(tried, incident)
+                if not differences(found, self._known[tried.name]) or time.monotonic() > give_up:
+                    return found
+            await asyncio.sleep(1.0)
+
     async def _round(self, crowd: list[Tried], order: Order) -> int:
         report, points = self.campaign.report, self.campaign.site.points
         carried_out = await self._carried_out(crowd, order)
-        found = await asyncio.gather(*(self.campaign.signature(*one) for one in carried_out))
+        found = await asyncio.gather(*(self._end_of(*one) for one in carried_out))
         for (tried, incident), signature in zip(carried_out, found, strict=True):
             report.wrong += [
                 f"{tried.name} ({incident.id}), killed at pass {order.nth} of {order.point}: {one}"
