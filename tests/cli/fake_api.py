@@ -146,6 +146,7 @@ class FakeApi:
     specification: dict[str, Any] = field(default_factory=lambda: {"name": "align", "command": ["./align", "a b"]})
     pilots: list[dict[str, Any]] = field(default_factory=list)
     sites: list[dict[str, Any]] = field(default_factory=list)
+    inactive: list[dict[str, Any]] = field(default_factory=list)
     alerts: list[dict[str, Any]] = field(default_factory=list)
     incidents: list[dict[str, Any]] = field(default_factory=list)
     """The newest first."""
@@ -204,7 +205,10 @@ class FakeApi:
                 return 200, {"counts": self._count(asked.query)}
             case ("GET", ["pilots"]):
                 wanted = asked.query.get("state")
-                return 200, {"pilots": [one for one in self.pilots if not wanted or one["state"] in wanted]}
+                found = [one for one in self.pilots if not wanted or one["state"] in wanted]
+                return 200, {"pilots": found, "inactive": self.inactive}
+            case ("POST", ["pilots", "drain"]):
+                return 200, {"pilots": [one["id"] for one in self.pilots]}
             case ("POST", ["logins"]):
                 return 201, {"url": f"{self.url}/login?once=abc", "expires": "2026-05-01T10:10:00.000Z"}
             case ("GET", ["sites"]):

@@ -168,9 +168,36 @@ def test_pilots(holdfast: Shell, api: FakeApi) -> None:
     api.pilots = [whole | {"id": f"p-{state}", "state": state} for state in ("alive", "silent", "gone")]
     assert [row.split()[0] for row in holdfast("pilots").out.splitlines()[1:]] == ["p-alive", "p-silent"]
     assert len(holdfast("pilots", "--all").out.splitlines()) == 4
-    assert holdfast("pilots", "--json", "-a").json == {"pilots": api.pilots}
+    assert holdfast("pilots", "--json", "-a").json == {"pilots": api.pilots, "inactive": []}
     api.pilots.clear()
     assert "No pilot is alive" in holdfast("pilots").err
+
+
+def test_what_pilots_do(holdfast: Shell, api: FakeApi) -> None:
+    whole = {"host": "node7", "site": "", "slots": 4, "resources": {}, "state": "alive"}
+    api.pilots = [
+        whole | {"id": "p-1", "activity": "idle", "claims": 0},
+        whole | {"id": "p-2", "activity": "busy", "claims": 3},
+        whole | {"id": "p-3", "activity": "busy", "claims": 1, "drain": "ada: a disk\x07"},
+    ]
+    api.inactive = [
+        {"launch": "l-4", "site": "s", "state": "submitted", "batch_job": "", "planned": "2026-05-01T10:00:00Z"}
+    ]
+    shown = holdfast("pilots")
+    rows = [row.split() for row in shown.out.splitlines()[1:]]
+    assert [(row[0], row[3], row[4]) for row in rows] == [
+        ("p-1", "idle", "0"), ("p-2", "busy", "3"), ("p-3", "draining", "1"), ("l-4", "inactive", "-"),
+    ]  # fmt: skip
+    assert "p-3 was told to drain by ada: a disk\\x07" in shown.err
+
+
+def test_pilots_are_told_to_drain(holdfast: Shell, api: FakeApi) -> None:
+    api.pilots = [{"id": "p-1", "state": "alive"}]
+    told = holdfast("pilots", "drain", "p-1", "--reason", "a disk")
+    assert (told.code, told.out) == (0, "p-1\n")
+    assert api.requests[-1].body == {"pilots": ["p-1"], "site": "", "host": "", "reason": "a disk"}
+    for words in (["drain", "p-1"], ["drain", "--reason", "r"], ["stop"]):
+        assert holdfast("pilots", *words).code == 2
 
 
 def test_alerts(holdfast: Shell, api: FakeApi) -> None:

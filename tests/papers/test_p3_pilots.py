@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -131,3 +134,129 @@ async def test_a_pilots_lifetime_is_respected(own_domain: Domain, tenant: str, t
         assert (shown["state"], shown["attempt"], shown["faults"]) == ("available", 1, 0)
         assert (shown["last"]["reason"], shown["last"]["error"]) == ("pilot-stopped", "time-over")
         assert (await read(house.person, long))["attempt"] == 0, "it was never given"
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all that it started."""
+    found = [pid]
+    for one in found:
+        for task in Path(f"/proc/{one}/task").iterdir():
+            found += [int(word) for word in (task / "children").read_text().split()]
+    return found
+
+
+def listening(pids: list[int]) -> list[str]:
+    """The sockets on which these processes wait for others: TCP that listens, and any UDP that is bound."""
+    own = set()
+    for pid in pids:
+        for opened in Path(f"/proc/{pid}/fd").iterdir():
+            target = os.readlink(opened) if opened.is_symlink() else ""
+            if target.startswith("socket:["):
+                own.add(target[len("socket:[") : -1])
+    found = []
+    for kind in ("tcp", "tcp6", "udp", "udp6"):
+        for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]:
+            fields = line.split()
+            listens = fields[3] == "0A" if kind.startswith("tcp") else True
+            if listens and fields[9] in own:
+                found.append(f"{kind} {fields[1]}")
+    return found
+
+
+@pytest.mark.ledger("P3-01")
+async def test_pilots_pull_and_no_port_is_open_at_the_site(own_domain: Domain, tenant: str, tmp_path: Path) -> None:
+    """Section IV: sites are reluctant to open ports; the pilots are clients. While one runs a job, neither it nor anything it
+    started listens anywhere; the server does, so the looking finds what is there."""
+    async with house_of(own_domain, tenant, tmp_path) as house:
+        pilot = house.pilot(secret=await house.secret(), slots=2)
+        job = await submit_one(
+            house.person,
+            command=["sh", "-c", f"touch {tmp_path}/begun; until [ -e {tmp_path}/go ]; do sleep 0.02; done"],
+        )
+
+        async def begun() -> bool:
+            return (tmp_path / "begun").exists()
+
+        await until(begun, "the job to begin")
+        family = descendants(pilot.process.pid)
+        assert len(family) >= 3, "the pilot, its guard and the payload"
+        assert listening(family) == []
+        assert listening([house.server.process.pid]) != []
+        (tmp_path / "go").touch()
+        assert (await house.ended(job))["state"] == "completed"
+
+
+@pytest.mark.ledger("P3-03")
+async def test_a_pilot_runs_one_job_at_a_time_and_shows_it(own_domain: Domain, tenant: str, tmp_path: Path) -> None:
+    """Section IV-A: one real job at a time; idle while it has none, busy while it has one."""
+    async with house_of(own_domain, tenant, tmp_path) as house:
+        house.pilot(secret=await house.secret())
+
+        async def activity(wanted: str) -> bool:
+            return [one["activity"] for one in await house.pilots()] == [wanted]
+
+        await until(lambda: activity("idle"), "an idle pilot")
+        script = (
+            f"mkdir {tmp_path}/alone || exit 9; until [ -e {tmp_path}/go ]; do sleep 0.02; done; rmdir {tmp_path}/alone"
+        )
+        jobs = [await submit_one(house.person, command=["sh", "-c", script]) for _ in range(3)]
+        await until(lambda: activity("busy"), "a busy pilot")
+        states = sorted([(await read(house.person, job))["state"] for job in jobs])
+        assert states == ["available", "available", "running"]
+        (tmp_path / "go").touch()
+        for job in jobs:
+            assert (await house.ended(job))["state"] == "completed", "no two ran beside each other"
+        await until(lambda: activity("idle"), "an idle pilot again")
+
+
+@pytest.mark.ledger("P3-13")
+async def test_completion_is_told_at_once(own_domain: Domain, tenant: str, tmp_path: Path) -> None:
+    """Section I: a batch system's own word on a job's end comes by polling, here the pilot tells it. The lease is a minute and
+    beats come every twenty seconds, so nothing but the pilot's own word can bring an end within a second of the exit."""
+    async with house_of(own_domain, tenant, tmp_path) as house:
+        house.pilot(secret=await house.secret())
+        warm = await submit_one(house.person)
+        await house.ended(warm)
+        delays = []
+        for place in range(5):
+            script = f"date +%s.%N > {tmp_path}/{place}"
+            job = await submit_one(house.person, command=["sh", "-c", script])
+            await house.ended(job)
+            delays.append(time.time() - float((tmp_path / str(place)).read_text()))
+        assert sorted(delays)[2] < 1.0, delays
+
+
+@pytest.mark.parametrize("how", ["signal", "order"])
+async def test_a_draining_pilot_ends_what_it_runs_and_takes_nothing_more(
+    own_domain: Domain, tenant: str, tmp_path: Path, how: str
+) -> None:
+    async with house_of(own_domain, tenant, tmp_path) as house:
+        pilot = house.pilot(secret=await house.secret())
+        script = f"touch {tmp_path}/begun; until [ -e {tmp_path}/go ]; do sleep 0.02; done"
+        running = await submit_one(house.person, command=["sh", "-c", script])
+
+        async def begun() -> bool:
+            return (tmp_path / "begun").exists()
+
+        await until(begun, "the job to begin")
+        waiting = await submit_one(house.person)
+        if how == "signal":
+            pilot.process.send_signal(signal.SIGTERM)
+        else:
+            told = await house.person.post("/v1/pilots/drain", json={"host": "node5", "reason": "a disk"})
+            assert told.json() == {"pilots": []}
+            (known,) = await house.pilots()
+            told = await house.person.post("/v1/pilots/drain", json={"pilots": [known["id"]], "reason": "a disk"})
+            assert told.status_code == 200, told.text
+
+        async def draining() -> bool:
+            return "draining" in house.said(pilot)
+
+        await until(draining, "the pilot to drain")
+        (tmp_path / "go").touch()
+        assert await house.gone(pilot) == 0
+        assert (await read(house.person, running))["state"] == "completed"
+        shown = await read(house.person, waiting)
+        assert (shown["state"], shown["attempt"]) == ("available", 0)
+        (known,) = await house.pilots()
+        assert (known["state"], known["note"]) == ("gone", "it said good-bye")

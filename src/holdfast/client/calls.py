@@ -201,6 +201,17 @@ def pilots(*, state: str | None = None) -> Call[list[Json]]:
     return Call("GET", "/v1/pilots", _part("pilots"), [("state", state)] if state else [])
 
 
+def fleet(*, state: str | None = None) -> Call[Json]:
+    """The pilots with what they do, and those that wait in their batch systems."""
+    return Call("GET", "/v1/pilots", document, [("state", state)] if state else [])
+
+
+def drain(pilots: Sequence[str], *, site: str, host: str, reason: str) -> Call[Json]:
+    """Order pilots to take no more jobs."""
+    body = {"pilots": list(pilots), "site": site, "host": host, "reason": reason}
+    return Call("POST", "/v1/pilots/drain", document, body=orjson.dumps(body))
+
+
 def alerts(*, limit: int = 100) -> Call[list[Json]]:
     return Call("GET", "/v1/alerts", _part("alerts"), [("limit", str(limit))])
 

@@ -27,14 +27,14 @@ def pilot_to_json(pilot: Pilot) -> Json:
             "version": pilot.version,
             "note": pilot.note,
         }
-        | ({"launch": pilot.launch} if pilot.launch else {})
+        | {name: text for name, text in (("launch", pilot.launch), ("drain", pilot.drain)) if text}
     )
 
 
 _PILOT_KNOWN = frozenset(
     {
         "id", "tenant", "host", "site", "slots", "resources", "lease", "registered", "state", "changed", "batch_job",
-        "version", "note", "launch",
+        "version", "note", "launch", "drain",
     }
 )  # fmt: skip
 
@@ -55,6 +55,7 @@ def pilot_from_json(data: Mapping[str, Any]) -> Pilot:
         version=data["version"],
         note=data["note"],
         launch=data.get("launch", ""),
+        drain=data.get("drain", ""),
         extra={key: value for key, value in data.items() if key not in _PILOT_KNOWN},
     )
 

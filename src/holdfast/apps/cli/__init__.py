@@ -23,10 +23,11 @@ from holdfast.apps.cli.files import files
 from holdfast.apps.cli.graph import graph
 from holdfast.apps.cli.history import history
 from holdfast.apps.cli.inbox import inbox
-from holdfast.apps.cli.installation import alerts, config, events, link, pilots, status
+from holdfast.apps.cli.installation import alerts, config, events, link, status
 from holdfast.apps.cli.jobs import jobs
 from holdfast.apps.cli.logs import logs
 from holdfast.apps.cli.packs import packs
+from holdfast.apps.cli.pilots import pilots
 from holdfast.apps.cli.queue import queue
 from holdfast.apps.cli.raising import raise_
 from holdfast.apps.cli.rules import rules

@@ -1,4 +1,4 @@
-"""The verbs that look at the installation: pilots, alerts, events, status, config."""
+"""The verbs that look at the installation: alerts, events, status, config."""
 
 from __future__ import annotations
 
@@ -11,50 +11,13 @@ import typer
 
 from holdfast.apps.cli import neutral, squeue
 from holdfast.apps.cli import session as session_of_verbs
-from holdfast.apps.cli.amounts import moment, size
+from holdfast.apps.cli.amounts import moment
 from holdfast.apps.cli.columns import Column, table
 from holdfast.apps.cli.queue import whoami
 from holdfast.apps.cli.session import Session
 
 if TYPE_CHECKING:
     from holdfast.client.event_stream import StreamEvent
-
-
-def pilots(
-    session: Session,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Also those that are gone.")] = False,
-) -> None:
-    """Show the pilots that run jobs.
-
-    holdfast pilots
-    """
-    if everything:
-        found = session.client.pilots()
-    else:
-        found = [one for state in ("alive", "silent") for one in session.client.pilots(state=state)]
-    if session.out.as_json:
-        session.out.document({"pilots": found})
-        return
-    columns = [
-        Column("PILOT"), Column("HOST"), Column("SITE"), Column("STATE", style=_pilot_colour), Column("SLOTS", right=True),
-        Column("CPUS", right=True), Column("MEMORY", right=True), Column("GPUS", right=True), Column("SINCE"), Column("BATCH JOB"),
-    ]  # fmt: skip
-    rows = []
-    for one in found:
-        has = one.get("resources") or {}
-        rows.append([
-            str(one.get("id", "")), str(one.get("host", "")), str(one.get("site") or "-"), str(one.get("state", "")),
-            str(one.get("slots", "")), str(has.get("cpus", "")), size(int(has.get("memory", 0))), str(has.get("gpus", 0)),
-            moment(one.get("registered")), str(one.get("batch_job") or "-"),
-        ])  # fmt: skip
-    for line in table(columns, rows, paint=session.out.paint):
-        session.out.data(line)
-    if not rows:
-        session.out.say("No pilot is alive, so nothing runs. `holdfast pilot --help` says how to start one.")
-
-
-def _pilot_colour(state: str) -> str:
-    return {"alive": "green", "silent": "red", "gone": "dim"}.get(state, "")
 
 
 def alerts(

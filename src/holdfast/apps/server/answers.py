@@ -270,10 +270,28 @@ class PilotOut(BaseModel):
     version: str
     note: str
     launch: str = ""
+    drain: str = ""
+    activity: Literal["idle", "busy"] | None
+    """Of one that is alive."""
+    claims: int
+
+
+class InactiveOut(Out):
+    launch: str
+    site: str
+    state: Literal["planned", "submitted", "running"]
+    batch_job: str
+    planned: Time
 
 
 class PilotsOut(Out):
     pilots: list[PilotOut]
+    inactive: list[InactiveOut]
+    """Pilots that wait in their batch systems."""
+
+
+class DrainedOut(Out):
+    pilots: list[str]
 
 
 class AlertOut(BaseModel):

@@ -22,6 +22,7 @@ from holdfast.apps.server import (
     enrolment_routes,
     exlet_routes,
     file_routes,
+    fleet_routes,
     flow_routes,
     incident_routes,
     job_routes,
@@ -94,6 +95,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(exlet_routes.router)
     app.include_router(replay_routes.router)
     app.include_router(enrolment_routes.router)
+    app.include_router(fleet_routes.router)
     app.include_router(pilot_routes.router)
     app.include_router(site_routes.router)
     app.include_router(upload_routes.router)

@@ -174,6 +174,13 @@ class EnrolmentIn(Model):
     seconds: int = Field(default=3600, ge=1, le=LONGEST)
 
 
+class DrainIn(Model):
+    pilots: list[Id] = Field(default_factory=list, max_length=1000)
+    site: Annotated[str, Field(max_length=64), AfterValidator(_name)] = ""
+    host: Annotated[str, Field(max_length=200), AfterValidator(_name)] = ""
+    reason: Annotated[Reason, Field(min_length=1)]
+
+
 class BeatIn(Model):
     counter: int = Field(ge=0, le=INT64)
     session: int = Field(default=0, ge=0, le=INT64)

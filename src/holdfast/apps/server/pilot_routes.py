@@ -39,6 +39,7 @@ from holdfast.formats.job_public import specification_public, time_millis, time_
 from holdfast.ports.errors import PortError
 from holdfast.ports.identity import Principal, Role
 from holdfast.ports.job_store import JobQuery, Record, Stored, Written
+from holdfast.services.drain_pilots import ORDER as DRAIN
 from holdfast.services.end_jobs import EndReport
 from holdfast.services.hold_channels import Channel
 from holdfast.services.keep_caches import CacheReport, Share
@@ -124,7 +125,10 @@ async def channel(
     desk: TheDesk, who: PilotCaller, pilot: str, session: Annotated[int, Query(ge=1, le=2**62)]
 ) -> Response:
     """The channel that a pilot holds open for its whole life."""
+    draining = await desk.services.drains.ordered(pilot)
     opened = await desk.services.channels.open(pilot, session, desk.services.parts.settings.lease)
+    if draining:
+        desk.services.channels.order(pilot, DRAIN, {})
     return EventStream(_orders(desk, opened), desk.stopping)
 
 
@@ -148,7 +152,7 @@ async def beat(desk: TheDesk, who: PilotCaller, pilot: str, body: BeatIn) -> Res
     """A sign of life, acknowledged when it is stored."""
     lease = desk.services.parts.settings.lease
     await desk.services.beats.beat(pilot, Beat(body.counter, body.session, lease, tuple(body.claims)))
-    answer: Json = {"token": None, "token_seconds": 0, "cancel": [], "drain": False}
+    answer: Json = {"token": None, "token_seconds": 0, "cancel": [], "drain": pilot in desk.services.drains.known}
     half = desk.services.parts.settings.token_seconds / 2
     if who.expires - desk.services.parts.clock.now() / 1000 < half:
         answer |= _token(desk, pilot, who.tenant)
@@ -165,6 +169,9 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
     services = desk.services
     site, slots = desk.places.get(pilot, ("", 1))
     cache = _cache_known(desk, pilot, who.tenant, known, site, body.cache) if body.cache is not None else {}
+    if pilot in services.drains.known:
+        await asyncio.sleep(min(body.wait, ONE_LOOK))
+        return json_answer({"claims": []})
     asking = services.claims.claim(
         pilot=pilot,
         host=known,
@@ -364,6 +371,7 @@ async def bye(desk: TheDesk, who: PilotCaller, pilot: str) -> Response:
     release = services.parts.release
     count = await release.of_pilots([pilot], by=pilot, reason="its pilot said good-bye", overlap_possible=False)
     services.beats.forget(pilot)
+    services.drains.forget(pilot)
     await services.neighbours.bye(pilot)
     services.caches.forget(pilot)
     await release.mark(pilot, PilotState.GONE, "it said good-bye")

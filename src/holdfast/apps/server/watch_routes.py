@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import PlainTextResponse
 
 from holdfast.adapters.prometheus.metrics import CONTENT_TYPE
-from holdfast.apps.server.answers import AlertsOut, PilotsOut, StatusOut, errors
+from holdfast.apps.server.answers import AlertsOut, StatusOut, errors
 from holdfast.apps.server.description import filters
 from holdfast.apps.server.desk import Desk, TheDesk, Viewer
 from holdfast.apps.server.event_stream import EventStream, event
@@ -20,7 +20,6 @@ from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.problems import Problem
 from holdfast.domain.jobs.slots import own_slots
 from holdfast.formats.job_public import job_public, time_text, transition_public
-from holdfast.formats.pilot_json import pilot_to_json
 from holdfast.ports.job_store import JobQuery
 from holdfast.services.follow_jobs import Mark, News
 
@@ -69,17 +68,6 @@ async def _events(desk: Desk, query: JobQuery, mark: Mark | None) -> AsyncGenera
 def _told(news: News) -> bytes:
     body = {"job": job_public(news.document), "transition": transition_public(news.line)}
     return event("job", body, number=str(Mark(news.line.at, news.document.id, news.line.rev)))
-
-
-@router.get("/v1/pilots", response_model=PilotsOut, responses=errors())
-async def pilots(desk: TheDesk, who: Viewer, state: Annotated[str | None, Query(max_length=20)] = None) -> Response:
-    """The pilots of the tenant, newest first."""
-    found = await desk.services.parts.pilots.find_pilots(tenant=who.tenant, state=state)
-    shown = [
-        pilot_to_json(one) | {"registered": time_text(one.registered), "changed": time_text(one.changed)}
-        for one in found
-    ]
-    return json_answer({"pilots": shown})
 
 
 @router.get("/v1/alerts", response_model=AlertsOut, responses=errors())

@@ -17,6 +17,7 @@ from holdfast.apps.wiring.parts import Parts, choose_worklets
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.services.bind_worklets import BindWorklets
 from holdfast.services.claim_jobs import ClaimJobs
+from holdfast.services.drain_pilots import DrainPilots
 from holdfast.services.edit_rules import EditRules
 from holdfast.services.end_jobs import EndJobs
 from holdfast.services.enrol_pilots import EnrolPilots
@@ -106,6 +107,7 @@ class ServerParts:
         self.launches = KeepLaunches(parts.slips, clock)
         self.demand = MeasureDemand(store, parts.pilots, self.launches, self.sites, clock)
         self.failed_checks = NoteFailedChecks(store, clock)
+        self.drains = DrainPilots(store, parts.pilots, clock, self.channels.order)
         self.case_outputs = FindOutputs(store, ReadResults(SharedResults(parts.settings.outputs), parts.elements))
         self.worklets = BindWorklets(parts.slips, parts.flows, choose_worklets(parts))
         self.gates = KeepGates(parts.slips, changed=self.claims.windows.look_anew)

@@ -1,0 +1,78 @@
+"""Routes for those who look after pilots: which there are and what they do, and the order to drain."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from holdfast.apps.server.answers import DrainedOut, PilotsOut, errors
+from holdfast.apps.server.desk import Desk, Operator, TheDesk, Viewer
+from holdfast.apps.server.job_routes import json_answer
+from holdfast.apps.server.models import DrainIn
+from holdfast.apps.server.problems import Problem
+from holdfast.domain.jobs.job_document import State
+from holdfast.domain.pilots.pilot import Pilot, PilotState
+from holdfast.formats.job_json import Json
+from holdfast.formats.job_public import time_text
+from holdfast.formats.pilot_json import pilot_to_json
+from holdfast.ports.job_store import JobQuery
+from holdfast.services.drain_pilots import Selection
+
+router = APIRouter(tags=["watch"])
+
+
+@router.get("/v1/pilots", response_model=PilotsOut, responses=errors())
+async def pilots(desk: TheDesk, who: Viewer, state: Annotated[str | None, Query(max_length=20)] = None) -> Response:
+    """The pilots of the tenant, newest first, with what they do; and those that have not begun to run."""
+    parts = desk.services.parts
+    found = await parts.pilots.find_pilots(tenant=who.tenant, state=state)
+    running = JobQuery(tenant=who.tenant, states=frozenset({State.RUNNING}))
+    held = await parts.store.count(running, by="pilot") if found else {}
+    inactive = await _inactive(desk, who.tenant) if state in (None, "inactive") else []
+    return json_answer({"pilots": [_shown(one, held.get(one.id, 0)) for one in found], "inactive": inactive})
+
+
+def _shown(pilot: Pilot, claims: int) -> Json:
+    alive = pilot.state is PilotState.ALIVE
+    return pilot_to_json(pilot) | {
+        "registered": time_text(pilot.registered),
+        "changed": time_text(pilot.changed),
+        "activity": ("busy" if claims else "idle") if alive else None,
+        "claims": claims,
+    }
+
+
+async def _inactive(desk: Desk, tenant: str) -> list[Json]:
+    """The launches whose pilots have not registered: they wait in the queue of their batch system, or begin just now."""
+    services = desk.services
+    return [
+        {
+            "launch": one.id,
+            "site": one.site,
+            "state": one.state.value,
+            "batch_job": one.batch_job,
+            "planned": time_text(one.planned),
+        }
+        for site in await services.sites.all(tenant)
+        for one in await services.launches.open(tenant, site.name)
+        if not one.pilot
+    ]
+
+
+@router.post("/v1/pilots/drain", response_model=DrainedOut, responses=errors(404, body=True))
+async def drain(desk: TheDesk, who: Operator, body: DrainIn) -> Response:
+    """Order pilots to take no more jobs: what they run they bring to its end, then they go."""
+    if not (body.pilots or body.site or body.host):
+        raise Problem(422, "say which pilots: by name, by site or by host")
+    drains = desk.services.drains
+    chosen = await drains.choose(who.tenant, Selection(tuple(body.pilots), body.site, body.host))
+    missing = sorted({*body.pilots} - {one.id for one in chosen})
+    if missing:
+        raise Problem(404, f"there is no such pilot, or it is gone: {', '.join(missing)[:500]}")
+    names = [one.id for one in chosen]
+    if names:
+        which = names[0] if len(names) == 1 else f"{len(names)} pilots"
+        await desk.note(who, "drain", which, why=body.reason, pilots=names[:100], site=body.site, host=body.host)
+        await drains.drain(chosen, by=who.subject, reason=body.reason)
+    return json_answer({"pilots": names})
