@@ -1,0 +1,1 @@
+"""IBM Spectrum LSF by its own commands: bjobs, bhist, bkill."""

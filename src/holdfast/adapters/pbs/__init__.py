@@ -1,0 +1,1 @@
+"""PBS (OpenPBS, PBS Professional) by its own commands: qstat, qselect, qdel."""
