@@ -119,7 +119,7 @@ exlet-schema:
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
-# Measure: claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, chunks, executor, rules, pilots (simulate, figures), opensearch_adapter, sql_adapter.
+# Measure: claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, chunks, executor, rules, staging, pilots (simulate, figures), opensearch_adapter, sql_adapter.
 bench name *args:
     eval "$(scripts/servers env)" && uv run python -m bench.{{ name }} {{ args }}
 
@@ -136,6 +136,7 @@ bench-smoke:
     BENCH_SMOKE=1 just bench storm --shared --jobs 300 --watch 10
     BENCH_SMOKE=1 just bench rules --rules 1000 --decisions 200 --added 3
     BENCH_SMOKE=1 just bench replay --incidents 1000 --store sqlite
+    just bench staging --smoke
     BENCH_SMOKE=1 just bench pilots simulate --seeds 1 --no-keep
 
 # A new user's first ten minutes: the README's commands in a clean environment.

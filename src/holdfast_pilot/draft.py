@@ -1,7 +1,6 @@
 """A file on its way: what has come so far is on disk, and its digest is made while it comes.
 
-Reading and writing go on in one thread and hashing in another, over a few buffers that are used again and again. A draft that broke off
-keeps what it has, so that the next try may go on from there; also the next process, which then hashes what it finds.
+A draft that broke off keeps what it has, so that the next try may go on from there; also the next process, which then hashes what it finds.
 """
 
 from __future__ import annotations
@@ -9,20 +8,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import queue
-import threading
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING
 
+from holdfast_pilot.pump import Fill, SinkError, pump
 from holdfast_pilot.slot_end import symbol
 from holdfast_pilot.transfer import FULL, StagingError
 
 if TYPE_CHECKING:
     from holdfast_pilot.transfer import Journey
-
-Fill = Callable[[memoryview], int]
-"""Puts the next bytes into a buffer and says how many; 0 at the end."""
-
-_BUFFERS = 4
 
 
 class Draft:
@@ -75,16 +68,17 @@ class Draft:
         piece = journey.terms.piece
         if self.wanted_size is not None:
             piece = min(piece, max(1 << 14, self.wanted_size - self.size + 1))
-        with self._sink() as sink, _Hashing(self._digest.update, piece) as hashing:
-            while True:
-                journey.go_on()
-                buffer = hashing.buffer()
-                count = fill(buffer)
-                if not count:
-                    return
-                self._write(sink, buffer[:count])
-                self.size += count
-                hashing.hand_on(buffer, count)
+
+        def moved(count: int) -> None:
+            self.size += count
+            journey.go_on()
+
+        journey.go_on()
+        try:
+            with _Sink(self.path, self.size) as sink:
+                pump(fill, sink.descriptor, self._digest.update, piece=piece, at=self.size, moved=moved)
+        except SinkError as error:
+            raise disk_error(error.error) from error
 
     def follow(self, size: int, journey: Journey) -> None:
         """Hash what another program has written into the draft by now."""
@@ -107,19 +101,6 @@ class Draft:
             words = f"its SHA-256 is {self.sha256}, {self.wanted_sha256} was expected"
             raise StagingError("data-corrupt", words)
 
-    def _sink(self) -> _Sink:
-        try:
-            return _Sink(self.path, self.size)
-        except OSError as error:
-            raise disk_error(error) from error
-
-    def _write(self, sink: _Sink, left: memoryview) -> None:
-        try:
-            while left:
-                left = left[os.write(sink.descriptor, left) :]
-        except OSError as error:
-            raise disk_error(error) from error
-
 
 def disk_error(error: OSError) -> StagingError:
     """What this disk refused."""
@@ -132,65 +113,19 @@ class _Sink:
     """The draft opened for writing where its good part ends."""
 
     def __init__(self, path: str, size: int) -> None:
-        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
-            os.ftruncate(self.descriptor, size)
-            os.lseek(self.descriptor, size, os.SEEK_SET)
-        except BaseException:
-            os.close(self.descriptor)
-            raise
+            self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            try:
+                os.ftruncate(self.descriptor, size)
+                os.lseek(self.descriptor, size, os.SEEK_SET)
+            except BaseException:
+                os.close(self.descriptor)
+                raise
+        except OSError as error:
+            raise SinkError(error) from error
 
     def __enter__(self) -> _Sink:
         return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self.descriptor)
-
-
-class _Hashing:
-    """Hashes buffers in their order beside whoever fills them; done with all when left. Small files need no second thread."""
-
-    def __init__(self, update: Callable[[memoryview], None], piece: int) -> None:
-        self._update = update
-        self._piece = piece
-        self._made = 0
-        self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
-        self._full: queue.SimpleQueue[tuple[memoryview, int] | None] = queue.SimpleQueue()
-        self._first: tuple[memoryview, int] | None = None
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> _Hashing:
-        return self
-
-    def buffer(self) -> memoryview:
-        """An unused buffer; waits for one when all are full."""
-        if self._made < _BUFFERS and self._free.empty():
-            self._made += 1
-            return memoryview(bytearray(self._piece))
-        return self._free.get()
-
-    def hand_on(self, buffer: memoryview, count: int) -> None:
-        """Hash the first bytes of a buffer, then make it free."""
-        if self._thread is None:
-            if self._first is None:
-                self._first = (buffer, count)  # if it is the only one, nobody waits for a thread
-                return
-            self._full.put(self._first)
-            self._thread = threading.Thread(target=self._run, name="hashing", daemon=True)
-            self._thread.start()
-        self._full.put((buffer, count))
-
-    def _run(self) -> None:
-        while True:
-            item = self._full.get()
-            if item is None:
-                return
-            self._update(item[0][: item[1]])
-            self._free.put(item[0])
-
-    def __exit__(self, *_: object) -> None:
-        if self._thread is not None:
-            self._full.put(None)
-            self._thread.join()
-        elif self._first is not None:
-            self._update(self._first[0][: self._first[1]])

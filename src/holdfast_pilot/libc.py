@@ -9,6 +9,7 @@ import signal
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+_WRITE_OUT = 2  # SYNC_FILE_RANGE_WRITE
 
 # Bound once: a freshly forked child must not look up libraries.
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -18,6 +19,9 @@ _prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong,
 _getenv = _libc.getenv
 _getenv.restype = ctypes.c_void_p
 _getenv.argtypes = [ctypes.c_char_p]
+_sync_file_range = getattr(_libc, "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 
 
 def forget_variable(name: str) -> str:
@@ -43,3 +47,9 @@ def die_with_parent() -> bool:
 def adopt_orphans() -> bool:
     """Become the parent of every descendant whose own parent has died."""
     return bool(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def begin_write_out(descriptor: int, at: int, count: int) -> None:
+    """Ask the kernel to begin writing a part of a file to disk, without waiting for it; where that cannot be asked, nothing happens."""
+    if _sync_file_range is not None:
+        _sync_file_range(descriptor, at, count, _WRITE_OUT)

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from holdfast_pilot.payload import BadClaimError, safe_part
+from holdfast_pilot.pump import SinkError, pump
 from holdfast_pilot.slot_end import symbol
 
 if TYPE_CHECKING:
@@ -180,25 +181,25 @@ def manifest_of(job: ClaimedJob, path: str, listing: list[tuple[str, int, str]])
 def _copy(source: str, target: str) -> tuple[int, str]:
     """Copy one file, hashing what is written; the copy is on disk when this returns."""
     digest = hashlib.sha256()
-    size = 0
-    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(descriptor, "rb", buffering=0) as reader:
-        about = os.fstat(descriptor)
+    reader = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        about = os.fstat(reader)
         if not stat.S_ISREG(about.st_mode):
             raise OSError(22, "an output is no longer a regular file")
-        with open(target, "xb", buffering=0) as writer:
-            while True:
-                piece = reader.read(_PIECE)
-                if not piece:
-                    break
-                digest.update(piece)
-                left = memoryview(piece)
-                while left:
-                    left = left[writer.write(left) :]
-                size += len(piece)
-            os.fchmod(writer.fileno(), stat.S_IMODE(about.st_mode) & 0o777)
-            os.fsync(writer.fileno())
-    return size, digest.hexdigest()
+        writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            sizes: list[int] = []
+            piece = min(_PIECE, about.st_size + 1)
+            pump(lambda buffer: os.readv(reader, [buffer]), writer, digest.update, piece=piece, moved=sizes.append)
+            os.fchmod(writer, stat.S_IMODE(about.st_mode) & 0o777)
+            os.fsync(writer)
+        finally:
+            os.close(writer)
+    except SinkError as error:
+        raise error.error from error
+    finally:
+        os.close(reader)
+    return sum(sizes), digest.hexdigest()
 
 
 def _sync_folder(folder: str) -> None:
