@@ -54,6 +54,10 @@ live-beside *args:
 live-alone *args:
     eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and alone" {{ args }} || [ $? = 5 ]
 
+# Unmodified engines on the real Slurm, through the shim and by plugins; those too that take minutes to fetch.
+insertion *args:
+    eval "$(scripts/servers env)" && uv run pytest tests/insertion tests/shim tests/server/test_watcher.py {{ args }}
+
 # Start the real servers that `live` needs, unless they run already.
 servers-up:
     scripts/servers start postgres

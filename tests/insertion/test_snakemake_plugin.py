@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.insertion.test_snakemake import HERE, VERSIONS
+from tests.insertion.shell import ROOT, VERSIONS
 from tests.server.fixtures import local, tenant
 from tests.server.running import RunningServer
 
 __all__ = ["local", "tenant"]
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
-ROOT = HERE.parents[1]
 FLOW = """
 envvars: "SECRET_WORD"
 rule all:
