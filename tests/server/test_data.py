@@ -121,7 +121,7 @@ async def test_a_file_of_the_catalogue_comes_from_where_it_is_cheapest(own_domai
             told, none = (await pilot.claim_one())["inputs"]
             near = [
                 {"kind": "http", "url": "http://127.0.0.1:1/near/d/x.root", "private": True, "element": "near"},
-                {"kind": "root", "url": "root://127.0.0.1:2//near/d/x.root", "element": "near"},
+                {"kind": "root", "url": "root://127.0.0.1:2//near/d/x.root", "private": True, "element": "near"},
             ]
             far = [{"kind": "file", "path": "/far/x.root", "element": "far"}]
             assert told["from"] == (near + far if site == "here" else far + near)

@@ -68,8 +68,6 @@ class ReachElements:
                 continue
             if door.kind is Kind.FILE:
                 found.append(source | {"path": place})
-            elif door.kind is Kind.ROOT:
-                found.append(source | {"url": place})
             else:
                 found.append(source | {"url": place, "private": known.private})
         return found

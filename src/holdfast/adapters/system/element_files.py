@@ -86,7 +86,7 @@ class XrootdFiles:
         raise Permanent(f"{place}: folders are not cleared here")
 
     async def read(self, place: str, most: int) -> bytes | None:
-        code, content, words = await _run("xrdcp", "--silent", "--nopbar", place, "-", most=most)
+        code, content, words = await _run("xrdcp", "--silent", "--nopbar", _absolute(place), "-", most=most)
         if code == _NOT_THERE:
             return None
         if code != 0:
@@ -101,6 +101,12 @@ class XrootdFiles:
         if code != 0:
             raise Transient(f"xrdfs said {code}: {words[-200:]}")
         return True
+
+
+def _absolute(place: str) -> str:
+    """With two slashes before the path: with one it would be no path of the server's."""
+    parts = urlsplit(place)
+    return parts._replace(path="//" + parts.path.lstrip("/")).geturl()
 
 
 async def _run(program: str, *words: str, most: int) -> tuple[int, bytes, str]:
