@@ -44,7 +44,7 @@ def test_outputs_are_kept_on_an_element_and_read_from_it(here: Room, kind: str) 
     here.host(site=kind)
     here.client.submit([cast(NewJob, {})], here.spec("seq 100000 > made"))
     here.state("completed", "failed")
-    first = dict(here.operator.job(here.measured()))
+    first: dict[str, Any] = dict(here.operator.job(here.measured()))
     assert first["state"] == "completed", first
     manifest = first["winner"]["manifest"]
     assert manifest["path"].startswith(f"element:se-{kind}/")
