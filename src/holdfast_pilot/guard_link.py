@@ -30,6 +30,7 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 NO_GUARD = "no-guard"
+GUARD_LOST = "guard-lost"
 _GUARD_SECONDS = 10.0
 
 
@@ -202,7 +203,7 @@ class GuardLink:
             waiting.end(
                 Outcome(
                     signal=int(signal.SIGKILL),
-                    stopped_for="guard-lost",
+                    stopped_for=GUARD_LOST,
                     log_tail="[pilot: the guard of this payload died, and the payload with it]",
                 )
             )

@@ -206,6 +206,7 @@ class Pilot:
             draining=self._draining.is_set,
             on_staged=self._say_begun,
             cache=self._cache,
+            told_to_go=lambda: self.signals > 0,
             enough_time=self._lifetime.enough_for,
         )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from holdfast_pilot.failed_stage import output_facts, staging_facts, start_facts, stopped_facts
+from holdfast_pilot.guard_link import GUARD_LOST
 from holdfast_pilot.outputs import (
     OutputFailedError,
     OutputMissingError,
@@ -15,7 +17,7 @@ from holdfast_pilot.outputs import (
     check_patterns,
 )
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings, make_payload, safe_part
-from holdfast_pilot.slot_end import EXECUTING, STOPPED, WENT_FOR, make_end, unbegun, with_cleanup
+from holdfast_pilot.slot_end import EXECUTING, STOPPED, TOLD_TO_STOP, WENT_FOR, make_end, unbegun, with_cleanup
 from holdfast_pilot.staging import StagingError, StoppedError, most_telling
 from holdfast_pilot.warm_calls import WarmCalls
 from holdfast_pilot.warm_runner import runner_key
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast_pilot")
 
 _GATHER = 0.02
+# Whoever ends a batch job ends everything in it, one process after the other, and the payload may be the first. So the
+# end of one that something outside killed is told only when this pilot has outlived it for so many seconds.
+_AFTERMATH = 2.0
+_FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)
 
 
 class Slot(threading.Thread):
@@ -53,6 +59,7 @@ class Slot(threading.Thread):
         on_staged: Callable[[ClaimedJob], None],
         cache: PilotCache,
         enough_time: Callable[[float | None], bool] = lambda _wall: True,
+        told_to_go: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(name=f"slot-{number}", daemon=True)
         self._held = held
@@ -67,6 +74,7 @@ class Slot(threading.Thread):
         self._on_staged = on_staged
         self._cache = cache
         self._enough_time = enough_time
+        self._told_to_go = told_to_go
         self._calls = WarmCalls(
             held=held,
             guard=guard,
@@ -203,6 +211,16 @@ class Slot(threading.Thread):
         self._on_staged(held.job)
         log.debug("job %s: %d inputs in %.3f s", held.job.job, len(held.job.inputs), time.monotonic() - began)
 
+    def _ended_with_us(self, outcome: Outcome) -> bool:
+        """Whether a payload died since this pilot is being ended: of a SIGKILL it does not live to say so."""
+        by_signal = outcome.signal in _FROM_OUTSIDE and not outcome.stopped_for and not outcome.oom_kills
+        if not by_signal and outcome.stopped_for != GUARD_LOST:
+            return False
+        over = time.monotonic() + _AFTERMATH
+        while not self._told_to_go() and time.monotonic() < over:
+            time.sleep(0.05)
+        return self._told_to_go()
+
     def _judge(self, held: Held, outcome: Outcome, folder: str, patterns: list[str]) -> dict[str, Any]:
         job = held.job
         if outcome.start_error:
@@ -220,6 +238,8 @@ class Slot(threading.Thread):
             reason, error = STOPPED[outcome.stopped_for], WENT_FOR.get(outcome.stopped_for, "")
             return make_end(job, outcome, reason=reason, host=self._host, error=error)
         if outcome.signal is not None or outcome.stopped_for:
+            if self._ended_with_us(outcome):
+                return make_end(job, outcome, reason="pilot-stopped", host=self._host, error=WENT_FOR[TOLD_TO_STOP])
             # Also one that answers SIGTERM with a good exit code: it was stopped half way.
             return make_end(job, outcome, reason="signal", host=self._host)
         if outcome.exit_code != 0:

@@ -85,6 +85,38 @@ def test_a_second_signal_stops_payloads(server: FakeServer, pilot_process: Start
     assert process.wait(10) == 0
 
 
+def test_a_payload_that_is_ended_with_its_pilot_is_no_fault_of_its_own(
+    server: FakeServer, pilot_process: StartProcess, tmp_path: Path
+) -> None:
+    """Whoever cancels a batch job signals every process in it, and the payload may be the first to die."""
+    claim = server.submit(
+        "sh", "-c", f"echo $$ >{tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; exec sleep 300"
+    )
+    process = pilot_process()
+    os.kill(written_pid(tmp_path / "pid"), signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    end = server.end_of(claim)
+    assert (end["outcome"], end["reason"], end["error"]) == ("fault", "pilot-stopped", "told-to-stop")
+    assert process.wait(10) == 0
+
+
+def test_a_payload_that_is_killed_just_before_its_pilot_has_no_end(
+    server: FakeServer, pilot_process: StartProcess, tmp_path: Path
+) -> None:
+    """The job was lost with its pilot; an end by signal would count against it."""
+    claim = server.submit(
+        "sh", "-c", f"echo $$ >{tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; exec sleep 300"
+    )
+    process = pilot_process()
+    pid = written_pid(tmp_path / "pid")
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not alive(pid), "the death of the payload")
+    process.kill()
+    process.wait(10)
+    assert not list((tmp_path / "work").glob("pilot-*/spool/*.json")), "nothing for the next pilot to tell"
+    assert [one for one in server.seen.ends if one["claim"] == claim["claim"]] == []
+
+
 def test_a_drain_order_ends_the_pilot_when_its_work_is_done(server: FakeServer, pilot: StartPilot) -> None:
     claim = server.submit("true")
     running = pilot()
