@@ -56,7 +56,11 @@ class OwnSlurm:
         """Wait until the controller has written down what it knows: what is newer a kill makes it forget."""
         state = Path(self.folder, "slurm", "state", "job_state")
         now = time.time()
-        until(lambda: state.exists() and state.stat().st_mtime > now, 30, "the controller saves its jobs")
+        job = self.slurm(
+            "sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true"
+        )  # something to write down
+        until(lambda: state.exists() and state.stat().st_mtime > now, 60, "the controller saves its jobs")
+        self.slurm("scancel", job)
 
 
 def until(true: Callable[[], bool], seconds: float, what: str) -> None:
