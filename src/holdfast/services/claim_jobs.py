@@ -22,6 +22,7 @@ from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.job_store import JobStore, Stored
 from holdfast.services.claim_windows import ClaimSettings, DeskTally, Windows
 from holdfast.services.first_claims import FirstClaims
+from holdfast.services.keep_hosts import KeepHosts
 from holdfast.services.match_jobs import MatchJobs
 from holdfast.services.release_claims import release_wish
 from holdfast.services.write_checked import Settled, Wish, Writer
@@ -65,6 +66,7 @@ class ClaimJobs:
         self._wake = asyncio.Event()
         self.windows = Windows(store, clock, self.settings, self.tally, self._wake.set)
         self.match: MatchJobs | None = None
+        self.hosts: KeepHosts | None = None
         self._waiting: list[Request] = []
         self._flying = 0
         self._took_off = -1e9
@@ -159,12 +161,17 @@ class ClaimJobs:
         for request in waiting:
             if not fresh or len(given) >= self.settings.bulk:
                 break
-            if self.windows.has_none_for(request.tenant, request.free):
-                for one in self._pick(request, self.settings.bulk - len(given), self._fresh_for(request, fresh)):
+            most = self.settings.bulk - len(given)
+            if self.hosts is not None:
+                most = min(most, self.hosts.allowance(request.tenant, request.host, request.most))
+            if most and self.windows.has_none_for(request.tenant, request.free):
+                for one in self._pick(request, most, self._fresh_for(request, fresh)):
                     claimed = self._claimed(request, one, now)
                     if isinstance(claimed, JobDocument):
                         given[one.id] = request, claimed
                         request.busy = True
+                        if self.hosts is not None:
+                            self.hosts.given(request.tenant, request.host, [one.id])
         return FirstClaims(given, self._close) if given else None
 
     def _fresh_for(self, request: Request, fresh: list[JobDocument]) -> Callable[[Resources], JobDocument | None]:
@@ -244,8 +251,15 @@ class ClaimJobs:
         for request in self._waiting:
             if request.busy or request.answer.done():
                 continue
-            picked = self._pick(request, self.settings.bulk - len(batch), self._queued_for(request, now))
+            most = self.settings.bulk - len(batch)
+            if self.hosts is not None:
+                most = min(most, self.hosts.allowance(request.tenant, request.host, request.most))
+                if not most:
+                    continue  # its host is closed
+            picked = self._pick(request, most, self._queued_for(request, now))
             if picked:
+                if self.hosts is not None:
+                    self.hosts.given(request.tenant, request.host, [one.document.id for one in picked])
                 request.busy = True
                 batch += [(request, stored) for stored in picked]
             else:

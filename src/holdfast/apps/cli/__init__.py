@@ -22,6 +22,7 @@ from holdfast.apps.cli.explain import explain
 from holdfast.apps.cli.files import files
 from holdfast.apps.cli.graph import graph
 from holdfast.apps.cli.history import history
+from holdfast.apps.cli.hosts import hosts
 from holdfast.apps.cli.inbox import inbox
 from holdfast.apps.cli.installation import alerts, config, events, link, status
 from holdfast.apps.cli.jobs import jobs

@@ -24,6 +24,7 @@ from holdfast.apps.server import (
     file_routes,
     fleet_routes,
     flow_routes,
+    host_routes,
     incident_routes,
     job_routes,
     page_routes,
@@ -97,6 +98,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(enrolment_routes.router)
     app.include_router(fleet_routes.router)
     app.include_router(pilot_routes.router)
+    app.include_router(host_routes.router)
     app.include_router(site_routes.router)
     app.include_router(upload_routes.router)
     app.include_router(file_routes.router)

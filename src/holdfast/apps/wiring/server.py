@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 import structlog
@@ -15,6 +15,7 @@ from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.wiring.parts import Parts, choose_worklets
 from holdfast.domain.jobs.claim import leave_fault
+from holdfast.ports.job_store import Stored
 from holdfast.services.bind_worklets import BindWorklets
 from holdfast.services.claim_jobs import ClaimJobs
 from holdfast.services.drain_pilots import DrainPilots
@@ -27,6 +28,7 @@ from holdfast.services.hold_channels import HoldChannels
 from holdfast.services.keep_beats import KeepBeats
 from holdfast.services.keep_caches import CacheListener, KeepCaches
 from holdfast.services.keep_gates import KeepGates
+from holdfast.services.keep_hosts import KeepHosts
 from holdfast.services.keep_launches import KeepLaunches
 from holdfast.services.keep_neighbours import KeepNeighbours
 from holdfast.services.keep_rules import KeepRules
@@ -62,11 +64,20 @@ class ServerParts:
         self.match = MatchJobs(store, clock)
         self.claims.weigh(self.match)
         self.caches = KeepCaches(clock, [CacheListener(self.match.told, self.match.forgotten)])
+        self.hosts = KeepHosts(
+            parts.slips,
+            store,
+            clock,
+            parts.faults.classifier,
+            changed=self.claims.windows.look_anew,
+            troubled=lambda text: log.warning("a host", detail=text),
+        )
+        self.claims.hosts = self.hosts
         self.ends = EndJobs(
             store,
             writer,
             clock,
-            faulted=parts.faults.handle,
+            faulted=self._faulted,
             left_behind=NoteLeftovers(store, parts.incidents, clock).note,
             staged=NoteReplicas(parts.catalogue, store, clock).note if parts.elements.elements else None,
             troubled=lambda text: log.warning("faults wait", detail=text),
@@ -127,7 +138,13 @@ class ServerParts:
         )
         self.stories = TellStories(parts.incidents, store, parts.engine, parts.engines, parts.audit)
         self.propose_rules = ProposeRules(self.replay_rules)
-        writer.listeners += [self.claims.notice, self.follow.notice, self.outputs.notice]
+        self.failed_checks.listeners.append(self.hosts.unfit)
+        writer.listeners += [self.hosts.notice, self.claims.notice, self.follow.notice, self.outputs.notice]
+
+    async def _faulted(self, faults: Sequence[tuple[Stored, str]]) -> None:
+        """Bad ends: where they happened is noted before what to do about them is decided, for the next try may come at once."""
+        await self.hosts.faulted(faults)
+        await self.parts.faults.handle(faults)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         loops = {
@@ -136,6 +153,7 @@ class ServerParts:
             "follow": self.follow.run,
             "beats": self.beats.run,
             "channels": self.channels.run,
+            "hosts": self.hosts.run,
             "neighbours": self.neighbours.run,
             "gates": self.gates.run,
             "rules": self.rule_cache.run,

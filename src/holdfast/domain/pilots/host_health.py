@@ -1,0 +1,242 @@
+"""Which hosts get no jobs because they only fail them: the broken machine that takes job after job, and loses each at once.
+
+A host that fails jobs fast, one after the other, is *closed* after five of them, or after a minute of nothing else. It then gets nothing but a *probe*, one job after a
+while; when that goes well it is open again, when not it waits longer. A closing ends by itself after an hour at the latest.
+
+A failure counts against a host only if it is likely the host's: its cause says so, or jobs of the same specification went well on other hosts. Failures that point nowhere count
+once different owners or specifications have met them there. A program that fails everywhere closes nothing, and never are more than a set share of the hosts closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Standing(StrEnum):
+    """Whether a host gets jobs."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    PROBING = "probing"
+    """It has one job, by which it is judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthPolicy:
+    """When hosts are closed and opened again. Times are in seconds."""
+
+    fast: int = 60
+    """A failure within so long of the start is fast; what runs longer has shown that the host can run something."""
+    most: int = 5
+    span: int = 60
+    probe_after: int = 30
+    """Doubled with each probe that fails."""
+    longest: int = 600
+    expiry: int = 3600
+    forget: int = 600
+    """Failures older than this no longer count."""
+    share: float = 0.25
+    """Of all hosts, so many may be closed at a time; one of several always may."""
+
+
+HOSTS_FAULT = frozenset({"node", "disk"})
+"""Causes that are the host's."""
+NOT_THE_HOSTS = frozenset(
+    {"bad-input", "policy", "preempted", "time", "memory", "data-missing", "data-corrupt", "scheduler", "cleanup"}
+)
+"""Causes that say nothing about the host. All others may be its fault or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFailure:
+    """One attempt that failed fast on a host, or a check that the host did not pass."""
+
+    what: str
+    """The job and its attempt, or the check: the same is never counted twice."""
+    at: int
+    owner: str = ""
+    specification: str = ""
+    cause: str = ""
+    sure: bool = False
+    """It is the host's: by its cause, by a rule, or because the same goes well elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostHealth:
+    """What is known of one host. Times are milliseconds since 1970. A host of which nothing is known is open."""
+
+    host: str
+    standing: Standing = Standing.OPEN
+    failures: tuple[HostFailure, ...] = ()
+    """Since something last went well there; the newest ones."""
+    since: int = 0
+    probe_at: int = 0
+    """When the next probe may be given; 0: never, a person closed it."""
+    until: int = 0
+    """When the closing ends by itself; 0: only a person ends it."""
+    probes: int = 0
+    """That failed since it was closed."""
+    by: str = ""
+    """The person who closed it; empty: it was closed for its failures."""
+    reason: str = ""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether there is nothing to say about it."""
+        return self.standing is Standing.OPEN and not self.failures
+
+
+def blamed(cause: str) -> bool | None:
+    """Whether a cause is the host's; None: it may be."""
+    return True if cause in HOSTS_FAULT else False if cause in NOT_THE_HOSTS else None
+
+
+def weight(health: HostHealth) -> int:
+    """How many failures count against a host."""
+    sure = sum(one.sure for one in health.failures)
+    unsure = [one for one in health.failures if not one.sure]
+    different = {(one.owner, one.specification) for one in health.failures}
+    return sure + (len(unsure) if len(different) > 1 else 0)
+
+
+def too_many(health: HostHealth, now: int, policy: HealthPolicy) -> bool:
+    """Whether an open host should be closed."""
+    count = weight(health)
+    if count >= policy.most:
+        return True
+    return count >= 2 and now - health.failures[0].at >= 1000 * policy.span
+
+
+def may_close(closed: int, hosts: int, policy: HealthPolicy) -> bool:
+    """Whether one more of so many hosts may be closed."""
+    return hosts > 1 and closed + 1 <= max(1, int(policy.share * hosts))
+
+
+def failed(health: HostHealth, failure: HostFailure, *, now: int, policy: HealthPolicy) -> HostHealth:
+    """A failure on a host is noted; a probe that failed puts off the next one."""
+    if any(one.what == failure.what and one.sure >= failure.sure for one in health.failures):
+        return health
+    recent = [one for one in health.failures if now - one.at < 1000 * policy.forget and one.what != failure.what]
+    health = replace(health, failures=(*recent, failure)[-4 * policy.most :])
+    if health.standing is not Standing.PROBING:
+        return health
+    probes = health.probes + 1
+    wait = min(policy.probe_after * 2**probes, policy.longest)
+    return replace(health, standing=Standing.CLOSED, probes=probes, probe_at=now + 1000 * wait)
+
+
+def close(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
+    """Close a host for its failures."""
+    counted = len(health.failures)
+    causes = sorted({one.cause for one in health.failures if one.cause})
+    span = max(1, (now - health.failures[0].at) // 1000) if health.failures else 1
+    words = f"{counted} jobs failed there within {_words(span)}, and none went well"
+    return replace(
+        health,
+        standing=Standing.CLOSED,
+        since=now,
+        probe_at=now + 1000 * policy.probe_after,
+        until=now + 1000 * policy.expiry,
+        probes=0,
+        by="",
+        reason=words + (f" ({', '.join(causes)})" if causes else ""),
+    )
+
+
+def close_by_hand(host: str, *, by: str, reason: str, now: int, seconds: int | None) -> HostHealth:
+    """A person closes a host: no probes, until it is opened or the time is over."""
+    until = 0 if seconds is None else now + 1000 * seconds
+    return HostHealth(host, Standing.CLOSED, since=now, until=until, by=by, reason=reason)
+
+
+def probed(health: HostHealth, *, now: int) -> HostHealth:
+    """One job was given to a closed host."""
+    return replace(health, standing=Standing.PROBING, since=now) if health.standing is Standing.CLOSED else health
+
+
+def went_well(health: HostHealth) -> HostHealth:
+    """Something went well on a host: what was held against it is forgotten. What a person closed stays closed."""
+    return health if health.by else HostHealth(health.host)
+
+
+def passed(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
+    """What time alone changes: closings end, and a probe of which nothing is heard has shown that the host runs something."""
+    if health.until and now >= health.until and health.standing is not Standing.OPEN:
+        return HostHealth(health.host)
+    if health.standing is Standing.PROBING and now - health.since >= 1000 * policy.fast:
+        return HostHealth(health.host)
+    if health.standing is Standing.OPEN and health.failures and now - health.failures[-1].at >= 1000 * policy.forget:
+        return HostHealth(health.host)
+    return health
+
+
+def allowance(health: HostHealth | None, *, proven: bool, out: int, now: int, policy: HealthPolicy) -> int | None:
+    """How many more jobs a host may get now; None: as many as it wants.
+
+    `out` are those it has had for less than the time in which a failure is fast. A host on which nothing has gone well yet, or that has failed since, gets no
+    more at once than it may lose.
+    """
+    if health is not None and health.standing is Standing.PROBING:
+        return 0
+    if health is not None and health.standing is Standing.CLOSED:
+        return 1 if health.probe_at and now >= health.probe_at else 0
+    lost = len(health.failures) if health is not None else 0
+    if proven and not lost:
+        return None
+    return max(0, policy.most - lost - out)
+
+
+def explained(health: HostHealth, now: int) -> str:
+    """How a host stands, in plain words."""
+    match health.standing:
+        case Standing.OPEN if health.failures:
+            return f"open; {len(health.failures)} jobs failed there since something last went well"
+        case Standing.OPEN:
+            return "open"
+        case Standing.PROBING:
+            return f"on trial with one job: {health.reason}"
+    if health.by:
+        until = f", for {_words(max(1, (health.until - now) // 1000))} more" if health.until else ""
+        return f"closed by {health.by}{until}: {health.reason or 'no reason was given'}"
+    wait = max(0, (health.probe_at - now) // 1000)
+    when = f"in {_words(wait)}" if wait else "with the next job"
+    return f"closed: {health.reason}; tried again {when}"
+
+
+def _words(seconds: int) -> str:
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def as_plain(healths: Mapping[str, HostHealth]) -> dict[str, object]:
+    """The form in which a store keeps them."""
+    return {
+        host: {
+            "standing": one.standing.value,
+            "failures": [
+                [each.what, each.at, each.owner, each.specification, each.cause, each.sure] for each in one.failures
+            ],
+            "since": one.since, "probe_at": one.probe_at, "until": one.until, "probes": one.probes,
+            "by": one.by, "reason": one.reason,
+        }
+        for host, one in healths.items()
+        if not one.quiet
+    }  # fmt: skip
+
+
+def from_plain(body: Mapping[str, object], known: Collection[str] = frozenset(Standing)) -> dict[str, HostHealth]:
+    """Read them back; what a newer writer means by words we do not know is an open host."""
+    found: dict[str, HostHealth] = {}
+    for host, one in body.items():
+        if not isinstance(one, Mapping) or one.get("standing") not in known:
+            continue
+        failures = tuple(HostFailure(*each[:6]) for each in one.get("failures", ()))
+        found[host] = HostHealth(
+            host, Standing(one["standing"]), failures, one.get("since", 0), one.get("probe_at", 0), one.get("until", 0),
+            one.get("probes", 0), one.get("by", ""), one.get("reason", ""),
+        )  # fmt: skip
+    return found
