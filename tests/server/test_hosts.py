@@ -69,11 +69,15 @@ async def test_a_probe_that_goes_well_opens_the_host(server: RunningServer, tena
 async def test_a_program_that_fails_everywhere_closes_no_host(server: RunningServer, tenant: str) -> None:
     ada = server.person("submitter", tenant=tenant)
     await submit(ada, *({} for _ in range(30)), command=["false"])
+    pilots = []
     for host in ("one", "two"):
         pilot = await ScriptedPilot.register(server, tenant, host=host)
-        for _ in range(8):
-            for claim in await pilot.claim(most=1, wait=0.3):
-                await pilot.end(claim, host=host, **FAILED)
+        pilots.append(pilot)
+    for _ in range(8):
+        for pilot, host in zip(pilots, ("one", "two"), strict=True):
+            (claim,) = await pilot.claim(most=1, wait=5)
+            await pilot.end(claim, host=host, **FAILED)
+    for host in ("one", "two"):
         assert (await _shown(server, tenant, host))["standing"] == "open"
 
 

@@ -64,6 +64,8 @@ class KeepHosts:
     _tenants: dict[str, _Tenant] = field(default_factory=dict)
     _went_well: OrderedDict[str, dict[str, None]] = field(default_factory=OrderedDict)
     """By specification, the hosts on which its jobs went well last."""
+    _went_badly: OrderedDict[str, dict[str, None]] = field(default_factory=OrderedDict)
+    """By specification of which nothing is known to have gone well, the hosts on which its jobs failed fast."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     # -- asked by the claim desk ---------------------------------------------------------------------------------
@@ -122,6 +124,7 @@ class KeepHosts:
         hosts = self._went_well.get(spec)
         if hosts is None:
             hosts = self._went_well[spec] = {}
+            self._went_badly.pop(spec, None)
             if len(self._went_well) > SPECIFICATIONS:
                 self._went_well.popitem(last=False)
         if host not in hosts:
@@ -158,11 +161,37 @@ class KeepHosts:
             blamed = health.blamed(cause)
             if blamed is False:
                 continue
-            elsewhere = self._went_well.get(document.specification, {}).keys() - {last.host}
-            one = _failure(document, cause, sure=bool(blamed) or bool(elsewhere))
+            sure = blamed is True or self._well_elsewhere(document.specification, last.host)
+            if not sure and self._fails_everywhere(document.specification, last.host):
+                await self._absolve(document.tenant, document.specification)
+                continue
+            one = _failure(document, cause, sure=sure)
             by_host.setdefault((document.tenant, last.host), []).append(one)
         for (tenant, host), failures in by_host.items():
             await self._failed(tenant, host, failures)
+
+    def _well_elsewhere(self, specification: str, host: str) -> bool:
+        return bool(self._went_well.get(specification, {}).keys() - {host})
+
+    def _fails_everywhere(self, specification: str, host: str) -> bool:
+        """Whether jobs of a specification have failed on several hosts and gone well on none."""
+        if specification in self._went_well:
+            return False
+        hosts = self._went_badly.setdefault(specification, {})
+        hosts[host] = None
+        if len(self._went_badly) > SPECIFICATIONS:
+            self._went_badly.popitem(last=False)
+        return len(hosts) > 1
+
+    async def _absolve(self, tenant: str, specification: str) -> None:
+        def change(healths: Healths) -> Healths:
+            return {host: health.absolved(one, specification) for host, one in healths.items()}
+
+        known = self._tenants[tenant]
+        if change(known.healths) != known.healths:
+            known.healths = {host: one for host, one in change(known.healths).items() if not one.quiet}
+            with suppress(PortError):
+                await self._change(tenant, change)
 
     async def unfit(self, machine: UnfitMachine) -> None:
         """A pilot found its machine not fit."""
@@ -249,8 +278,7 @@ class KeepHosts:
         known = self._tenants[tenant]
         hosts = len(known.seen.keys() | healths.keys())
         later = {
-            host: self._judged(healths, health.passed(one, now=now, policy=self.policy), hosts, now)
-            for host, one in healths.items()
+            host: self._judged(healths, self._seen_now(one, now), hosts, now) for host, one in healths.items()
         }
         before, known.healths = known.healths, {host: one for host, one in later.items() if not one.quiet}
         if later != healths:
@@ -258,6 +286,11 @@ class KeepHosts:
                 await self._change(tenant, lambda all_: _merged(all_, later))
         if any(one.standing is not Standing.OPEN and host not in known.healths for host, one in before.items()):
             self.changed()
+
+    def _seen_now(self, one: HostHealth, now: int) -> HostHealth:
+        """A host after what time and other hosts have shown."""
+        one = health.passed(one, now=now, policy=self.policy)
+        return health.convinced(one, lambda specification: self._well_elsewhere(specification, one.host))
 
     def _survived(self, known: _Tenant, at: float) -> None:
         """A job that runs for long shows that its host can run something."""

@@ -11,11 +11,13 @@ from holdfast.domain.pilots.host_health import (
     HostFailure,
     HostHealth,
     Standing,
+    absolved,
     allowance,
     as_plain,
     blamed,
     close,
     close_by_hand,
+    convinced,
     explained,
     failed,
     from_plain,
@@ -145,3 +147,14 @@ def test_the_words_say_why_and_when() -> None:
     assert explained(health, 5 * SECOND) == (
         "closed: 5 jobs failed there within 5 s, and none went well (node); tried again in 30 s"
     )
+
+
+def test_failures_that_may_be_the_programs_slow_a_host_down_and_no_more() -> None:
+    health = after(*map(unsure, range(5)))
+
+    def may(at: int, out: int = 0) -> int | None:
+        return allowance(health, proven=False, out=out, now=at, policy=POLICY)
+
+    assert (may(9 * SECOND), may(10 * SECOND), may(10 * SECOND, out=1)) == (0, 1, 0)
+    assert absolved(health, "spec").quiet
+    assert too_many(convinced(health, lambda spec: spec == "spec"), 0, POLICY)

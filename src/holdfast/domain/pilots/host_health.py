@@ -9,7 +9,7 @@ once different owners or specifications have met them there. A program that fail
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -37,6 +37,8 @@ class HealthPolicy:
     expiry: int = 3600
     forget: int = 600
     """Failures older than this no longer count."""
+    doubt: int = 10
+    """A host with that many failures that may as well be the program's gets one job at a time, so far apart."""
     share: float = 0.25
     """Of all hosts, so many may be closed at a time; one of several always may."""
 
@@ -127,6 +129,20 @@ def failed(health: HostHealth, failure: HostFailure, *, now: int, policy: Health
     return replace(health, standing=Standing.CLOSED, probes=probes, probe_at=now + 1000 * wait)
 
 
+def absolved(health: HostHealth, specification: str) -> HostHealth:
+    """Jobs of a specification fail on several hosts and go well on none: that is not the hosts' fault."""
+    kept = tuple(one for one in health.failures if one.sure or one.specification != specification)
+    return health if len(kept) == len(health.failures) else replace(health, failures=kept)
+
+
+def convinced(health: HostHealth, well_elsewhere: Callable[[str], bool]) -> HostHealth:
+    """What fails here goes well elsewhere by now."""
+    if all(one.sure or not well_elsewhere(one.specification) for one in health.failures):
+        return health
+    surer = (replace(one, sure=one.sure or well_elsewhere(one.specification)) for one in health.failures)
+    return replace(health, failures=tuple(surer))
+
+
 def close(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
     """Close a host for its failures."""
     counted = len(health.failures)
@@ -185,6 +201,8 @@ def allowance(health: HostHealth | None, *, proven: bool, out: int, now: int, po
     lost = len(health.failures) if health is not None else 0
     if proven and not lost:
         return None
+    if health is not None and lost >= policy.most and not weight(health):
+        return 1 if not out and now - health.failures[-1].at >= 1000 * policy.doubt else 0
     return max(0, policy.most - lost - out)
 
 
