@@ -45,6 +45,11 @@ async def test_a_black_hole_eats_five_jobs_and_is_closed_while_good_hosts_go_on(
     person = site.person(tenant)
     for name in ("good-1", "good-2"):
         site.start_pilot(tenant, name, slots=2)
+
+    async def asking() -> bool:
+        return len((await person.get("/v1/hosts")).json()["hosts"]) == 2
+
+    await until(asking, "the good hosts to ask")
     site.start_pilot(tenant, "black-hole", slots=8)
     # The working folder is under the pilot's name: only there, every payload dies as soon as it starts.
     jobs = await _submit(person, 'case "$PWD" in *black-hole*) exit 1;; esac; sleep 0.3', JOBS)

@@ -9,8 +9,8 @@ from pathlib import Path
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.sql.pilot_store import SqlPilotStore
 from holdfast.adapters.system.clock import SystemClock
-from holdfast.domain.pilots.pilot import Beat, BeatSheet
-from holdfast.services.keep_beats import KeepBeats
+from holdfast.domain.pilots.pilot import Beat, BeatSheet, newest_beats
+from holdfast.services.keep_beats import BeatSettings, KeepBeats
 
 
 async def test_a_pilot_that_moved_stays_while_only_we_know_its_newest_channel(tmp_path: Path) -> None:
@@ -34,3 +34,52 @@ async def test_a_pilot_that_moved_stays_while_only_we_know_its_newest_channel(tm
 
 def _elsewhere(beat: Beat) -> BeatSheet:
     return BeatSheet("other", 0, 1, "", {"p1": beat})
+
+
+class _Shelf:
+    """Remembers the sheets as a store does."""
+
+    def __init__(self) -> None:
+        self.sheets: dict[int, BeatSheet] = {}
+        self.written: list[int] = []
+
+    async def put_sheet(self, sheet: BeatSheet) -> None:
+        self.sheets[sheet.bucket] = sheet
+        self.written.append(len(sheet.beats))
+
+
+class _Hand(SystemClock):
+    now_at = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_at
+
+
+async def test_with_many_pilots_a_beat_is_written_about_once() -> None:
+    """Those that beat together stand on one sheet; the newest beat of everyone is always on some sheet, and those gone on none."""
+    shelf, clock = _Shelf(), _Hand()
+    settings = BeatSettings(many=10, phases=5, flush_many=1.0, sweep=3.0)
+    desk = KeepBeats(shelf, clock, server="ours", settings=settings)  # type: ignore[arg-type]
+    pilots = [f"p{number}" for number in range(50)]
+    for counter in range(1, 4):
+        for phase in range(5):
+            clock.now_at = 100.0 + 5 * counter + phase
+            beats = [
+                asyncio.ensure_future(desk.beat(pilot, Beat(counter, 1, 60)))
+                for pilot in pilots[10 * phase : 10 * phase + 10]
+            ]
+            await asyncio.sleep(0)
+            before = len(shelf.written)
+            await desk._write_dirty()
+            await asyncio.gather(*beats)
+            if counter > 1:
+                assert sum(shelf.written[before:]) <= 20, "not everyone's beats, but those of now"
+    newest = newest_beats(shelf.sheets.values())
+    assert {pilot: newest[pilot].counter for pilot in pilots} == dict.fromkeys(pilots, 3)
+    desk.forget("p7")
+    for bucket in desk._buckets:
+        bucket.dirty = bucket.dirty or bucket.stale_since is not None
+    await desk._write_dirty()
+    assert "p7" not in newest_beats(shelf.sheets.values())
+    assert desk.last_beat("p7") is None
+    assert desk.last_beat("p8") == Beat(3, 1, 60)

@@ -27,6 +27,13 @@ class BeatSettings:
     buckets: int = 4
     flush: float = 0.1
     """Seconds between writings while there are new beats."""
+    many: int = 2000
+    """With more pilots than this a sheet has those that beat at about the same time, so that few sheets change at once; and they are written less often."""
+    phases: int = 20
+    """Sheets of such pilots."""
+    flush_many: float = 0.5
+    sweep: float = 30.0
+    """Seconds after which a sheet that still names pilots which moved to another is written anew."""
     own: float = 1.0
     """Seconds between the server's own beats."""
     look: float = 2.0
@@ -43,6 +50,8 @@ class _Bucket:
     beats: dict[str, Beat] = field(default_factory=dict)
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
     dirty: bool = False
+    stale_since: float | None = None
+    """Since when what is stored names pilots that stand on another sheet now."""
 
 
 class KeepBeats:
@@ -67,7 +76,9 @@ class KeepBeats:
         self.counter = 0
         self.alive: dict[str, str] = {server: url}
         """The servers seen alive, with their addresses."""
-        self._buckets = [_Bucket() for _ in range(self.settings.buckets)]
+        self._buckets = [_Bucket() for _ in range(self.settings.buckets + self.settings.phases)]
+        self._on: dict[str, int] = {}
+        """The sheet on which each pilot stands."""
         self._heard: dict[str, float] = {}
         self._seen: dict[str, tuple[int, float]] = {}
         self._shared_among: frozenset[str] = frozenset()
@@ -75,8 +86,9 @@ class KeepBeats:
 
     async def beat(self, pilot: str, beat: Beat) -> None:
         """Store a pilot's beat; returns when it is stored. `Transient` when it could not be, for now."""
-        bucket = self._buckets[crc32(pilot.encode()) % len(self._buckets)]
-        known = bucket.beats.get(pilot)
+        now = self.clock.monotonic()
+        known = self.last_beat(pilot)
+        bucket = self._sheet(pilot, now)
         if known is not None:
             # A repeat of an older beat must not take back what a newer one said.
             session = max(beat.session, known.session)
@@ -84,7 +96,7 @@ class KeepBeats:
             beat = Beat(newer.counter, session, newer.lease, newer.claims)
         bucket.beats[pilot] = beat
         bucket.dirty = True
-        self._heard[pilot] = self.clock.monotonic()
+        self._heard[pilot] = now
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         bucket.waiting.append(stored)
         self._wake.set()
@@ -97,14 +109,34 @@ class KeepBeats:
         await self.beat(pilot, Beat(counter, session, lease, claims))
 
     def last_beat(self, pilot: str) -> Beat | None:
-        return self._buckets[crc32(pilot.encode()) % len(self._buckets)].beats.get(pilot)
+        number = self._on.get(pilot)
+        return self._buckets[number].beats.get(pilot) if number is not None else None
 
     def forget(self, pilot: str) -> None:
         """The pilot is gone."""
-        bucket = self._buckets[crc32(pilot.encode()) % len(self._buckets)]
-        if bucket.beats.pop(pilot, None) is not None:
+        number = self._on.pop(pilot, None)
+        if number is not None:
+            bucket = self._buckets[number]
+            del bucket.beats[pilot], self._heard[pilot]
             bucket.dirty = True
-            del self._heard[pilot]
+
+    def _sheet(self, pilot: str, now: float) -> _Bucket:
+        """The sheet for a beat that comes now."""
+        settings = self.settings
+        if len(self._heard) < settings.many:
+            number = crc32(pilot.encode()) % settings.buckets
+        else:
+            number = settings.buckets + int(now / settings.flush_many) % settings.phases
+        bucket = self._buckets[number]
+        before = self._on.get(pilot)
+        if before != number:
+            if before is not None:
+                left = self._buckets[before]
+                del left.beats[pilot]
+                if left.stale_since is None:
+                    left.stale_since = now
+            self._on[pilot] = number
+        return bucket
 
     async def run(self) -> None:
         """Write sheets and watch the other servers until cancelled."""
@@ -117,15 +149,22 @@ class KeepBeats:
             if now >= due:
                 due = now + self.settings.own
                 self._buckets[0].dirty = True
+                for bucket in self._buckets:
+                    if bucket.stale_since is not None and now - bucket.stale_since >= self.settings.sweep:
+                        bucket.dirty = True
             await self._write_dirty()
             pause = max(0.0, due - self.clock.monotonic())
             try:
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
-                await asyncio.sleep(min(self.settings.flush, pause))
+                await asyncio.sleep(min(self._flush, pause))
             except TimeoutError:
                 pass
             self._wake.clear()
+
+    @property
+    def _flush(self) -> float:
+        return self.settings.flush if len(self._heard) < self.settings.many else self.settings.flush_many
 
     async def _write_dirty(self) -> None:
         self.counter += 1
@@ -133,7 +172,7 @@ class KeepBeats:
 
     async def _write(self, number: int) -> None:
         bucket = self._buckets[number]
-        waiting, bucket.waiting, bucket.dirty = bucket.waiting, [], False
+        waiting, bucket.waiting, bucket.dirty, bucket.stale_since = bucket.waiting, [], False, None
         sheet = BeatSheet(self.server, number, self.counter, self.url, dict(bucket.beats))
         try:
             await self.store.put_sheet(sheet)
@@ -153,7 +192,8 @@ class KeepBeats:
             with suppress(PortError):
                 self._look(await self.store.sheets())
             self._forget_the_dead()
-            await asyncio.sleep(self.settings.look)
+            # Reading tens of thousands of beats costs something; who is dead is known soon enough.
+            await asyncio.sleep(self.settings.look * (1 if len(self._heard) < self.settings.many else 2))
 
     def _forget_the_dead(self) -> None:
         """Sheets hold those who may be alive; of the others the keepers have had time to take their claims away."""

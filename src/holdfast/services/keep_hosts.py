@@ -152,9 +152,6 @@ class KeepHosts:
             known = self._tenants.get(document.tenant)
             if last is None or not last.host or known is None:
                 continue
-            out = known.out.get(last.host)
-            if out:
-                known.out[last.host] = deque(one for one in out if one[1] != document.id)
             if (last.wall or 0.0) >= self.policy.fast or (len(known.seen) < 2 and not known.healths):
                 continue
             cause = find_cause(document, evidence_of(document, log), await self.classifier()).cause.value
@@ -169,6 +166,15 @@ class KeepHosts:
             by_host.setdefault((document.tenant, last.host), []).append(one)
         for (tenant, host), failures in by_host.items():
             await self._failed(tenant, host, failures)
+        for stored, _ in faults:  # only now that they are counted: there must be no moment at which they are neither out nor lost
+            self._back(stored.document)
+
+    def _back(self, document: JobDocument) -> None:
+        """A host has one job less."""
+        known, last = self._tenants.get(document.tenant), document.last
+        out = known.out.get(last.host) if known is not None and last is not None else None
+        if known is not None and last is not None and out:
+            known.out[last.host] = deque(one for one in out if one[1] != document.id)
 
     def _well_elsewhere(self, specification: str, host: str) -> bool:
         return bool(self._went_well.get(specification, {}).keys() - {host})
@@ -277,9 +283,7 @@ class KeepHosts:
         """What the store says of a tenant's hosts, and what time makes of it."""
         known = self._tenants[tenant]
         hosts = len(known.seen.keys() | healths.keys())
-        later = {
-            host: self._judged(healths, self._seen_now(one, now), hosts, now) for host, one in healths.items()
-        }
+        later = {host: self._judged(healths, self._seen_now(one, now), hosts, now) for host, one in healths.items()}
         before, known.healths = known.healths, {host: one for host, one in later.items() if not one.quiet}
         if later != healths:
             with suppress(PortError):

@@ -17,7 +17,8 @@ from holdfast.ports.errors import Permanent
 from holdfast.ports.identity import BadToken, Principal, Role
 
 AUDIENCE = "holdfast"
-CACHE = 20_000
+CACHE = 150_000
+"""Tokens that were checked: as many as there are pilots, or every beat would be checked anew."""
 
 
 class SignedIdentity:

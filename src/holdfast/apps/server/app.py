@@ -41,6 +41,7 @@ from holdfast.apps.server import (
 from holdfast.apps.server.description import describe
 from holdfast.apps.server.desk import Desk
 from holdfast.apps.server.gate import Gate, prompt_protocol
+from holdfast.apps.server.quick_beat import QuickBeat
 from holdfast.apps.settings import Settings
 from holdfast.apps.wiring.loops import run_loops, stop
 from holdfast.apps.wiring.parts import make_parts
@@ -106,6 +107,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(page_routes.router)
     describe(app)
     app.add_middleware(Gate, settings=services.parts.settings, metrics=metrics)
+    app.add_middleware(QuickBeat, desk=desk, metrics=metrics)
     return app
 
 

@@ -42,9 +42,15 @@ def meet_of(document: JobDocument) -> MeetingKey | None:
     return meeting_key(document.extra.get(MEET)) if document.extra else None
 
 
-def meeting(spec: Specification, parameters: Mapping[str, object], index: int | None) -> Mapping[str, object]:
-    """What a job's document carries of its specification's meeting."""
+def meeting(
+    spec: Specification, labels: Mapping[str, str], parameters: Mapping[str, object], index: int | None, case: str = ""
+) -> Mapping[str, object]:
+    """What a job's document carries of a meeting that its specification names, or its labels `meet`, `meet-room` and `meet-of`; keys of one case mean nothing to another."""
     given = meeting_key(spec.extra.get(MEET)) if spec.extra else None
-    if given is None:
+    if given is None and MEET in labels:
+        room, of = labels.get("meet-room", "1"), labels.get("meet-of", "0")
+        given = MeetingKey(labels[MEET], int(room) if room.isdigit() else 1, int(of) if of.isdigit() else 0)
+    if given is None or not given.key:
         return {}
-    return {MEET: {"key": filled_text(given.key, parameters, index), "room": given.room, "of": given.of}}
+    key = filled_text(given.key, parameters, index)
+    return {MEET: {"key": f"{case}:{key}" if case else key, "room": min(given.room, MOST_ROOM), "of": given.of}}

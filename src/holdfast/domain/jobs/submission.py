@@ -64,7 +64,9 @@ def new_job(submission: Submission, *, job: str, now: int, by: str) -> JobDocume
         delivery=Delivery(url=submission.callback) if submission.callback else None,
         rev=1,
         history=(Transition(1, now, Event.CREATE.value, State.AVAILABLE.value, 0, by, ""),),
-        extra=meeting(spec, submission.parameters, submission.index) if spec.extra else {},
+        extra=meeting(spec, submission.labels, submission.parameters, submission.index, _case(submission.tie))
+        if spec.extra or submission.labels
+        else {},
     )
 
 
@@ -84,4 +86,10 @@ def new_jobs(common: Submission, elements: Iterable[Element], *, now: int, by: s
     spec = common.specification
     for job, at, parameters, tie in elements:
         made = first.having(id=job, index=at, parameters=parameters, tie=tie)
-        yield made.having(extra=meeting(spec, parameters, at)) if spec.extra else made
+        if spec.extra or common.labels:
+            made = made.having(extra=meeting(spec, common.labels, parameters, at, _case(tie)))
+        yield made
+
+
+def _case(tie: Tie | None) -> str:
+    return tie.case if tie is not None else ""

@@ -1,0 +1,157 @@
+"""Benchmark 12: a hundred thousand pilots on 60-second leases, at one server: what their beats cost, and what claiming is like beside them.
+
+A real server process on a real OpenSearch. The pilots are simulated in processes of their own, which are not counted: all of them beat every 20 seconds (`beating_pilots`), and
+some of them claim and end jobs as fast as they can (32 at a time, as `scale` does). Arms, one after the other: few pilots and many. Of each: CPU of the server with beats alone, less what it
+takes when idle; claims a second and the time that a request for claims takes, with beats going on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+import uvloop
+
+from bench.harness import Run, cpu_seconds, keep, leave, opensearch_pid
+from bench.scale import TENANT, Domain, Pilots, fill
+from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
+from holdfast.apps.tokens import make_token
+from holdfast.domain.jobs.specification import Specification
+from holdfast_pilot import libc
+
+LEASE = 60
+
+
+class BeatProcess:
+    """The process of the pilots that beat, and what it said last."""
+
+    def __init__(self, url: str, pilots: list[tuple[str, str]], connections: int) -> None:
+        words = [sys.executable, "-m", "bench.beating_pilots"]
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, preexec_fn=libc.die_with_parent
+        )  # fmt: skip
+        assert self.process.stdin is not None
+        at = urlsplit(url)
+        given = {"host": at.hostname, "port": at.port, "pilots": pilots, "every": LEASE / 3, "connections": connections}
+        self.process.stdin.write(orjson.dumps(given))
+        self.process.stdin.close()
+        self.beats = self.bad = 0
+        self.worst = 0.0
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            told = orjson.loads(line)
+            self.beats, self.bad = told["beats"], told["bad"]
+            self.worst = max(self.worst, told["worst"])
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+async def cpu_over(pid: int, seconds: float) -> float:
+    """Cores that a process takes over a while."""
+    before, began = cpu_seconds(pid), time.monotonic()
+    await asyncio.sleep(seconds)
+    return (cpu_seconds(pid) - before) / (time.monotonic() - began)
+
+
+async def arm(given: argparse.Namespace, many: int, folder: Path, session: aiohttp.ClientSession) -> Run:
+    prefix = f"bench-{secrets.token_hex(4)}"
+    state = folder / prefix
+    state.mkdir()
+    store = OpenSearchJobStore([given.url], prefix=prefix, timeout=60)
+    await store.open()
+    await store.put_specifications([Specification("0" * 32, TENANT, "noop", ("true",))])
+    await fill(store, given.jobs)
+    domain = Domain(given.url, prefix, state)
+    os.environ["HOLDFAST_LEASE"] = str(LEASE)
+    beating: BeatProcess | None = None
+    try:
+        await domain.start(1, session)
+        process, url = domain.servers[0]
+        idle = await cpu_over(process.pid, given.seconds / 4)
+        names = [f"p-{number:016x}" for number in range(many)]
+        settings = domain.settings
+        tokens = [make_token(settings, subject=name, tenant=TENANT, roles=["pilot"], seconds=86_400) for name in names]
+        beating = BeatProcess(url, list(zip(names, tokens, strict=True)), min(given.connections, many))
+        await asyncio.sleep(LEASE / 3 + 4)  # every pilot has beaten once
+        store_pid = opensearch_pid(urlsplit(given.url).port or 9200)
+        before, began = beating.beats, time.monotonic()
+        of_store = asyncio.create_task(cpu_over(store_pid, given.seconds))
+        busy = await cpu_over(process.pid, given.seconds)
+        rate = (beating.beats - before) / (time.monotonic() - began)
+        pilots = Pilots(domain, session)
+        pilots.waits.clear()
+        before_cpu, began = cpu_seconds(process.pid), time.monotonic()
+        ended = await pilots.drive(given.jobs - 2000)
+        seconds = time.monotonic() - began
+        waits = sorted(pilots.waits)
+        facts = {
+            "pilots": many, "beats a second": rate, "server cores idle": idle, "server cores with beats": busy,
+            "beat cost, cores": busy - idle, "store cores with beats": await of_store,
+            "longest beat, seconds": beating.worst, "bad answers": beating.bad,
+            "claim p50": waits[len(waits) // 2], "claim p99": waits[int(0.99 * len(waits))],
+        }  # fmt: skip
+        cpu = {"server": cpu_seconds(process.pid) - before_cpu}
+        return Run(f"{many} pilots", ended, seconds, cpu, 0.0, os.getloadavg()[0], facts)
+    finally:
+        if beating is not None:
+            beating.stop()
+        domain.stop()
+        await store.close()
+
+
+async def run(given: argparse.Namespace) -> bool:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    runs: list[Run] = []
+    timeout = aiohttp.ClientTimeout(total=120)
+    with tempfile.TemporaryDirectory() as folder:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
+            for many in (given.few, given.many):
+                one = await arm(given, many, Path(folder), session)
+                runs.append(one)
+                facts = ", ".join(f"{name} {value:.3g}" for name, value in one.facts.items())
+                print(f"  {one.arm}: {one.rate:.0f} claims/s; {facts} (load {one.load:.1f})", file=sys.stderr)
+    few, many_run = runs
+    ratio = many_run.facts["claim p99"] / few.facts["claim p99"]
+    cost = many_run.facts["beat cost, cores"]
+    path = keep("control_plane", runs, {"beat cost, cores": cost, "claims a second": many_run.rate, "p99 ratio": ratio})
+    print(f"raw runs in {path}; open files {soft} to {hard}", file=sys.stderr)
+    good = cost <= 0.25 and many_run.rate >= 2000 and ratio <= 2 and not many_run.facts["bad answers"]
+    print(
+        f"control plane at {given.many} pilots: beats cost {cost:.2f} core at {many_run.facts['beats a second']:.0f}/s, "
+        f"{many_run.rate:.0f} claims/s, claim p99 {ratio:.2f} × that at {given.few}: {'reached' if good else 'not reached'} "
+        "(goal ≤ 0.25 core, ≥ 2,000/s, ≤ 2 ×)"
+    )
+    return good
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", default=os.environ.get("HOLDFAST_TEST_OPENSEARCH", "http://127.0.0.1:9200"))
+    parser.add_argument("--few", type=int, default=1000)
+    parser.add_argument("--many", type=int, default=100_000)
+    parser.add_argument("--jobs", type=int, default=40_000)
+    parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--connections", type=int, default=4000)
+    leave(reached=uvloop.run(run(parser.parse_args())))
+
+
+if __name__ == "__main__":
+    main()
