@@ -26,9 +26,11 @@ import uvloop
 
 from bench.harness import Run, cpu_seconds, keep, leave, opensearch_pid
 from bench.scale import TENANT, Domain, Pilots, fill
+from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
 from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
-from holdfast.apps.tokens import make_token
+from holdfast.adapters.system.clock import SystemClock
 from holdfast.domain.jobs.specification import Specification
+from holdfast.ports.identity import Role
 from holdfast_pilot import libc
 
 LEASE = 60
@@ -86,8 +88,10 @@ async def arm(given: argparse.Namespace, many: int, folder: Path, session: aioht
         process, url = domain.servers[0]
         idle = await cpu_over(process.pid, given.seconds / 4)
         names = [f"p-{number:016x}" for number in range(many)]
-        settings = domain.settings
-        tokens = [make_token(settings, subject=name, tenant=TENANT, roles=["pilot"], seconds=86_400) for name in names]
+        # As the server itself would issue them; a hundred thousand registrations are another matter.
+        identity = SignedIdentity(signing_key(domain.settings.key_file), SystemClock())
+        role = frozenset({Role.PILOT})
+        tokens = [identity.issue(subject=name, tenant=TENANT, roles=role, seconds=86_400) for name in names]
         beating = BeatProcess(url, list(zip(names, tokens, strict=True)), min(given.connections, many))
         await asyncio.sleep(LEASE / 3 + 4)  # every pilot has beaten once
         store_pid = opensearch_pid(urlsplit(given.url).port or 9200)

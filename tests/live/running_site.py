@@ -76,7 +76,7 @@ class RunningSite:
     def start_keeper(self) -> Child:
         return self._start("keeper", "keeper", [_holdfast(), "keeper"], self._environment())
 
-    def start_pilot(self, tenant: str, name: str, *, slots: int = 1) -> Child:
+    def start_pilot(self, tenant: str, name: str, *more: str, slots: int = 1) -> Child:
         token = self.folder / f"enrol-{tenant}"
         if not token.exists():
             write_private(token, self.token("enrol", tenant=tenant))
@@ -86,6 +86,7 @@ class RunningSite:
             "--token-file", str(token), "--host", name,
             "--outputs", str(self.folder / "outputs"), "--work", str(self.folder / "work" / name),
             "--slots", str(slots), "--cpus", str(slots), "--memory", str(1 << 30), "--disk", str(1 << 30),
+            *more,
         ]  # fmt: skip
         return self._start("pilot", name, words, self._environment())
 

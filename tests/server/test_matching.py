@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.server.asks import submit_one
-from tests.server.running import RunningServer, until
+from tests.server.running import Domain, RunningServer, until
 from tests.server.scripted_pilot import PLENTY, ScriptedPilot
 
 from holdfast.services.keep_caches import ticket_for
 
 MB = 10**6
+
+
+@pytest.fixture
+async def server(own_domain: Domain) -> AsyncIterator[RunningServer]:
+    """Alone in its domain: it looks after every slot, and no job has to be given by another server."""
+    async with own_domain.server() as running:
+        yield running
 
 
 async def told(pilot: ScriptedPilot, **cache: Any) -> int:

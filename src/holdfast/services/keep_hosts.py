@@ -166,7 +166,10 @@ class KeepHosts:
             by_host.setdefault((document.tenant, last.host), []).append(one)
         for (tenant, host), failures in by_host.items():
             await self._failed(tenant, host, failures)
-        for stored, _ in faults:  # only now that they are counted: there must be no moment at which they are neither out nor lost
+        for (
+            stored,
+            _,
+        ) in faults:  # only now that they are counted: there must be no moment at which they are neither out nor lost
             self._back(stored.document)
 
     def _back(self, document: JobDocument) -> None:

@@ -54,7 +54,7 @@ _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
     FLOWS: (run, watch, cases, history, graph, check, raise_),
     FAULTS: (inbox, approve, explain, classify, packs, rules, exlets),
-    LOOK: (files, pilots, sites, enrol, alerts, events, status, brake, audit, link, config),
+    LOOK: (files, pilots, hosts, sites, enrol, alerts, events, status, brake, audit, link, config),
 }
 for panel, functions in _ROOMS.items():
     for function in functions:

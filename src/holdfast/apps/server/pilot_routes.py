@@ -27,6 +27,7 @@ from holdfast.apps.server.event_stream import EventStream, event, while_wanted
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import BeatIn, BegunIn, CacheReportIn, ClaimIn, EndIn, EndsIn, LogIn, PilotIn
 from holdfast.apps.server.problems import Problem
+from holdfast.apps.server.quick_beat import beat_answer, pilot_token
 from holdfast.apps.server.site_routes import note_pilot
 from holdfast.apps.server.submissions import resources_from
 from holdfast.domain.data.replica import Viewpoint
@@ -37,7 +38,7 @@ from holdfast.domain.pilots.pilot import Beat, Pilot, PilotState
 from holdfast.formats.job_json import Json, resources_to_json
 from holdfast.formats.job_public import specification_public, time_millis, time_text
 from holdfast.ports.errors import PortError
-from holdfast.ports.identity import Principal, Role
+from holdfast.ports.identity import Principal
 from holdfast.ports.job_store import JobQuery, Record, Stored, Written
 from holdfast.services.drain_pilots import ORDER as DRAIN
 from holdfast.services.end_jobs import EndReport
@@ -51,13 +52,6 @@ PING = 5.0
 LOGGED = 1000
 ONE_LOOK = 0.25
 """Seconds: a pilot that does not want to wait still gets what one look at the queue finds."""
-
-
-def _token(desk: Desk, pilot: str, tenant: str) -> Json:
-    seconds = desk.services.parts.settings.token_seconds
-    identity = desk.services.parts.identity
-    token = identity.issue(subject=pilot, tenant=tenant, roles=frozenset({Role.PILOT}), seconds=seconds)
-    return {"token": token, "token_seconds": seconds}
 
 
 @router.post("", status_code=201, response_model=RegisteredOut, responses=errors(body=True))
@@ -96,7 +90,7 @@ async def register(desk: TheDesk, who: AnEnroller, body: PilotIn) -> Response:
         "servers": sorted(set(desk.services.beats.alive.values()) - {""}),
         "neighbours": await desk.services.neighbours.register(pilot, body.cache.path) if body.cache else [],
     }
-    return json_answer(answer | _token(desk, name, tenant), 201)
+    return json_answer(answer | pilot_token(desk, name, tenant), 201)
 
 
 def _extra(body: PilotIn) -> dict[str, object]:
@@ -117,7 +111,7 @@ async def renew(desk: TheDesk, who: LatePilot, pilot: str) -> Response:
     known = await desk.services.parts.pilots.get_pilot(pilot)
     if known is None or known.pilot.tenant != who.tenant:
         raise Problem(403, "the pilot is not registered")
-    return json_answer(_token(desk, pilot, who.tenant))
+    return json_answer(pilot_token(desk, pilot, who.tenant))
 
 
 @router.get("/{pilot}/channel", status_code=200, response_class=EventStream, responses=errors())
@@ -152,14 +146,7 @@ async def beat(desk: TheDesk, who: PilotCaller, pilot: str, body: BeatIn) -> Res
     """A sign of life, acknowledged when it is stored."""
     lease = desk.services.parts.settings.lease
     await desk.services.beats.beat(pilot, Beat(body.counter, body.session, lease, tuple(body.claims)))
-    answer: Json = {"token": None, "token_seconds": 0, "cancel": [], "drain": pilot in desk.services.drains.known}
-    half = desk.services.parts.settings.token_seconds / 2
-    if who.expires - desk.services.parts.clock.now() / 1000 < half:
-        answer |= _token(desk, pilot, who.tenant)
-    neighbours = desk.services.neighbours.of(pilot)
-    if neighbours is not None:
-        answer["neighbours"] = neighbours
-    return json_answer(answer)
+    return json_answer(beat_answer(desk, who))
 
 
 @router.post("/{pilot}/claims", response_model=ClaimsOut, responses=errors(body=True))

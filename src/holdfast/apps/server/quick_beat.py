@@ -25,7 +25,32 @@ _PATH = re.compile(r"/v1/pilots/([A-Za-z0-9._:-]{1,64})/beat")
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _KNOWN = frozenset({"counter", "session", "claims"})
 MOST = 10_000
-PLAIN = orjson.dumps({"token": None, "token_seconds": 0, "cancel": [], "drain": False})
+
+
+def pilot_token(desk: Desk, pilot: str, tenant: str) -> dict[str, object]:
+    """A new token for a pilot."""
+    seconds = desk.services.parts.settings.token_seconds
+    identity = desk.services.parts.identity
+    token = identity.issue(subject=pilot, tenant=tenant, roles=frozenset({Role.PILOT}), seconds=seconds)
+    return {"token": token, "token_seconds": seconds}
+
+
+def beat_answer(desk: Desk, who: Principal) -> dict[str, object]:
+    """What a pilot is told when its beat is stored, whichever way it came."""
+    services, pilot = desk.services, who.subject
+    answer: dict[str, object] = {
+        "token": None,
+        "token_seconds": 0,
+        "cancel": [],
+        "drain": pilot in services.drains.known,
+    }
+    half = services.parts.settings.token_seconds / 2
+    if who.expires - services.parts.clock.now() / 1000 < half:
+        answer |= pilot_token(desk, pilot, who.tenant)
+    neighbours = services.neighbours.of(pilot)
+    if neighbours is not None:
+        answer["neighbours"] = neighbours
+    return answer
 
 
 class QuickBeat:
@@ -56,7 +81,7 @@ class QuickBeat:
         if beat is None or not await self._stored(who.subject, beat):
             await self.app(scope, _again(message, receive), send)
             return
-        body = self._answer(who)
+        body = orjson.dumps(beat_answer(self.desk, who))
         await send({"type": "http.response.start", "status": 200, "headers": _headers(len(body))})
         await send({"type": "http.response.body", "body": body})
         self.times.observe(time.perf_counter() - started)
@@ -102,23 +127,6 @@ class QuickBeat:
         except PortError:
             return False  # the usual way says so, after another try
         return True
-
-    def _answer(self, who: Principal) -> bytes:
-        services = self.desk.services
-        settings = services.parts.settings
-        neighbours = services.neighbours.of(who.subject)
-        renew = who.expires - services.parts.clock.now() / 1000 < settings.token_seconds / 2
-        if not renew and neighbours is None:
-            return PLAIN
-        answer: dict[str, Any] = orjson.loads(PLAIN)
-        if renew:
-            token = services.parts.identity.issue(
-                subject=who.subject, tenant=who.tenant, roles=frozenset({Role.PILOT}), seconds=settings.token_seconds
-            )
-            answer |= {"token": token, "token_seconds": settings.token_seconds}
-        if neighbours is not None:
-            answer["neighbours"] = neighbours
-        return orjson.dumps(answer)
 
 
 def _headers(length: int) -> list[tuple[bytes, bytes]]:
