@@ -10,6 +10,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.live
 
 CONTENT = random.Random(5).randbytes(3_000_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-ROOT = Path(__file__).resolve().parents[2]
+SERVERS = str(Path(__file__).resolve().parents[2] / "scripts" / "servers")
 
 
 def address(name: str) -> str:
@@ -237,29 +238,60 @@ def own_xrootd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, s
     for place in (state, *state.parents[:2]):
         place.chmod(0o755)
     environment = {**os.environ, "HOLDFAST_SERVERS_DIR": str(state)}
-    servers = str(ROOT / "scripts" / "servers")
     subprocess.run(
-        [servers, "start", "xrootd", "--port", str(random.randint(20000, 30000))], env=environment, check=True
+        [SERVERS, "start", "xrootd", "--port", str(random.randint(20000, 30000))], env=environment, check=True
     )
     yield environment
-    subprocess.run([servers, "stop"], env=environment, check=True)
+    subprocess.run([SERVERS, "stop"], env=environment, check=False)  # a test may have killed it
 
 
-def test_a_server_that_is_killed_in_the_middle(tmp_path: Path, folder: Path, own_xrootd: dict[str, str]) -> None:
-    """Its word is told; and when it is back, the transfer goes on from what had come."""
-    servers = str(ROOT / "scripts" / "servers")
+def test_a_server_that_is_not_there(tmp_path: Path, folder: Path, own_xrootd: dict[str, str]) -> None:
     port = (Path(own_xrootd["HOLDFAST_SERVERS_DIR"]) / "xrootd" / "port").read_text().strip()
     base = f"root://127.0.0.1:{port}//"
     put(tmp_path, {"kind": "root", "url": f"{base}/f"})
-    subprocess.run([servers, "kill9", "xrootd"], env=own_xrootd, check=True)
+    subprocess.run([SERVERS, "kill9", "xrootd"], env=own_xrootd, check=True)
     with pytest.raises(StagingError) as failed:
         bring(tmp_path, {"kind": "root", "url": f"{base}/f"}, transfer={"timeout": 1, "tries": 1})
     assert (failed.value.reason, failed.value.error) == ("transfer", "XRootD connection")
     with pytest.raises(OutputFailedError) as lost:
         store(folder, "t", kind="root", base=base, transfer={"timeout": 1, "tries": 1})
     assert lost.value.error == "XRootD connection"
-    (tmp_path / "in.dat.staging").write_bytes(CONTENT[:1_000_000])
-    back = subprocess.Popen([servers, "launch", "xrootd"], env=own_xrootd)
-    told = bring(tmp_path, {"kind": "root", "url": f"{base}/f"}, sha256=SHA256, transfer={"timeout": 1, "tries": 20})
-    assert told["bytes"] == len(CONTENT)
-    assert back.wait(60) == 0
+
+
+@pytest.mark.parametrize("kind", ["root", "http"])
+def test_a_server_that_is_killed_in_the_middle(tmp_path: Path, own_xrootd: dict[str, str], kind: str) -> None:
+    """When it is back the transfer goes on, and what had come is not fetched again."""
+    state = Path(own_xrootd["HOLDFAST_SERVERS_DIR"]) / "xrootd"
+    size = 300_000_000
+    (state / "data" / "f").touch()
+    os.truncate(state / "data" / "f", size)
+    digest = hashlib.sha256(bytes(size)).hexdigest()
+    port = (state / "port").read_text().strip()
+    place = {"kind": kind, "url": f"{'root' if kind == 'root' else 'http'}://127.0.0.1:{port}//f", "private": True}
+    given = {
+        "name": "f",
+        "source": "lfn:f",
+        "sha256": digest,
+        "bytes": size,
+        "from": [place],
+        "transfer": {"tries": 30, "timeout": 5},
+    }
+    told: list[dict[str, Any]] = []
+    draft = tmp_path / "f.staging"
+    with ThreadPoolExecutor(1) as pool:
+        brought = pool.submit(
+            stage_in, [given], str(tmp_path), sequential=True, stopped=lambda: False, note=told.append
+        )
+        end = time.monotonic() + 60
+        while not draft.exists() or draft.stat().st_size < 4 << 20:
+            assert time.monotonic() < end
+            assert not brought.done()
+            time.sleep(0.001)
+        subprocess.run([SERVERS, "kill9", "xrootd"], env=own_xrootd, check=True)
+        killed_at = draft.stat().st_size if draft.exists() else size
+        subprocess.run([SERVERS, "launch", "xrootd"], env=own_xrootd, check=True)
+        brought.result(120)
+    assert (tmp_path / "f").stat().st_size == size
+    if killed_at < size:
+        assert told[0]["tries"] > 1
+        assert told[0]["failed"]
