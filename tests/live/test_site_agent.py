@@ -147,7 +147,7 @@ async def test_agents_killed_again_and_again_submit_nothing_twice_and_keep_the_i
     limits = "max_pilots = 4\nmin_idle = 1"
     dice = random.Random(7)
     jobs = await submit(hall.user, *[{}] * 6, command=["sleep", "1"])
-    for _ in range(6):
+    for _ in range(4):
         agent = hall.agent(limits=limits, idle_exit=300)
         await asyncio.sleep(dice.uniform(2.5, 3.4))
         agent.kill_alone()

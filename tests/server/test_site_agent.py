@@ -26,7 +26,7 @@ from holdfast.domain.pilots.launch import LaunchState
 from holdfast.ports.errors import Conflict, Permanent
 from holdfast.services.keep_pilots import KeepPilots, SitePolicy
 
-SEEDS = int(os.environ.get("HOLDFAST_SITE_SEEDS", "12"))
+SEEDS = int(os.environ.get("HOLDFAST_SITE_SEEDS", "6"))
 SMALL = PilotSize("small", Resources(cpus=1, memory=1 << 30, disk=1 << 40, wall=3600))
 POLICY = SitePolicy(Thresholds(max_pilots=4), (SMALL,), settle=0.2)
 GREETING = {
