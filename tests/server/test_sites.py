@@ -79,7 +79,7 @@ async def test_two_that_make_the_same_try_at_once_are_told_apart(
 async def test_demand_is_queued_jobs_by_need_and_pilots_by_state(server: RunningServer, tenant: str) -> None:
     agent = server.person("site", tenant=tenant)
     user = server.person("operator", tenant=tenant)
-    await submit(user, {}, {}, {}, resources={"cpus": 1, "wall": 600})
+    await submit(user, *[{"priority": -7}] * 3, resources={"cpus": 1, "wall": 600})
     await submit(user, {"priority": 5}, resources={"cpus": 4})
     (held,) = await submit(user, {}, resources={"cpus": 4})
     assert (await user.post(f"/v1/jobs/{held}/hold", json={"reason": "later"})).status_code == 200

@@ -135,7 +135,8 @@ class MeasureDemand:
         for text, many in lanes.items():
             lane = lane_named(text)
             tasks[lane.resource_class] = tasks.get(lane.resource_class, 0) + many
-            first[lane.resource_class] = max(first.get(lane.resource_class, (-1, "")), (lane.priority, text))
+            here = (lane.priority, text)
+            first[lane.resource_class] = max(first.get(lane.resource_class, here), here)
         groups = []
         for name, (_, lane_text) in sorted(first.items(), key=lambda one: (-one[1][0], one[0])):
             query = JobQuery(tenant=tenant, states=QUEUED, held=False, at_most=due, anyof={"lane": [lane_text]})
