@@ -97,8 +97,8 @@ class SiteSettings(_Table):
     """File with a token of the role `site`; read anew for every call, so that it can be renewed."""
     ca_file: Place | None = None
     """Certificates to trust instead of the system's."""
-    batch: Literal["slurm"] = "slurm"
-    """The kind of batch system."""
+    batch: Literal["slurm", "pbs", "lsf"] = "slurm"
+    """The kind of batch system. Slurm is proven on a real one; PBS and LSF by what their commands are documented to say."""
     spool: Place
     """A folder of the agent's own on a file system that the nodes share."""
     outputs: Place

@@ -110,4 +110,4 @@ EXECUTORS: Mapping[str, type[Unwatched]] = {"slurm": UnwatchedSlurm, "pbs": Unwa
 
 def executor(kind: str, folder: Path) -> Unwatched:
     """A new executor that keeps its files in that folder."""
-    return EXECUTORS[kind](config=BatchSchedulerExecutorConfig(work_directory=folder))
+    return EXECUTORS[kind](url=None, config=BatchSchedulerExecutorConfig(work_directory=folder))

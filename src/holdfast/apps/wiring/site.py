@@ -9,6 +9,8 @@ from importlib.metadata import version
 import structlog
 
 from holdfast.adapters.httpx.site_desk import HttpxSiteDesk
+from holdfast.adapters.lsf.batch import LsfReader
+from holdfast.adapters.pbs.batch import PbsReader
 from holdfast.adapters.slurm.batch import SlurmBatch
 from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.adapters.system.commands import PacedCommands, SystemCommands
@@ -18,7 +20,8 @@ from holdfast.apps.site_settings import SiteSettings, SizeTable
 from holdfast.domain.pilots.batch import PilotJob
 from holdfast.domain.pilots.launch import NAME
 from holdfast.domain.pilots.pace import Pace
-from holdfast.ports.batch import BatchSubmitter
+from holdfast.ports.batch import BatchReader, BatchSubmitter
+from holdfast.ports.commands import Commands
 from holdfast.ports.errors import Permanent
 from holdfast.services.keep_pilots import KeepPilots
 
@@ -38,13 +41,13 @@ class SiteParts:
         )
         clock = SystemClock()
         commands = PacedCommands(SystemCommands(), clock, Pace(settings.pace.commands, BURST))
-        slurm = SlurmBatch(commands, dict(os.environ))
+        reader = _reader(settings, commands)
         self._program = self.spool.pilot(pilot_program())
         self._sizes = {one.name: one for one in settings.sizes}
         self.agent = KeepPilots(
             self.desk,
-            submitter=_submitter(settings, slurm),
-            reader=slurm,
+            submitter=_submitter(settings, reader),
+            reader=reader,
             spool=self.spool,
             clock=clock,
             ids=RandomIds(),
@@ -123,13 +126,25 @@ class SiteParts:
         return (pilot.python, str(self._program), *words, *pilot.arguments)
 
 
-def _submitter(settings: SiteSettings, slurm: SlurmBatch) -> BatchSubmitter:
+def _reader(settings: SiteSettings, commands: Commands) -> BatchReader:
+    """Whose word on jobs is believed: the batch system's own commands."""
+    if settings.batch == "pbs":
+        return PbsReader(commands)
+    if settings.batch == "lsf":
+        return LsfReader(commands)
+    return SlurmBatch(commands, dict(os.environ))
+
+
+def _submitter(settings: SiteSettings, reader: BatchReader) -> BatchSubmitter:
     try:
-        from holdfast.adapters.psij.batch import PsijSubmitter
+        from holdfast.adapters.psij.batch import PsijSubmitter, refused
     except ModuleNotFoundError as error:
         raise Permanent(
             f"a site agent submits through PSI/J, which is not installed ({error.name} is missing): pip install 'holdfast[site]'"
         ) from error
     return PsijSubmitter(
-        settings.batch, folder=settings.spool / "psij", environment=dict(os.environ), refusal=slurm.refusal
+        settings.batch,
+        folder=settings.spool / "psij",
+        environment=dict(os.environ),
+        refusal=reader.refusal if isinstance(reader, SlurmBatch) else refused,
     )
