@@ -72,9 +72,6 @@ _NEVER: dict[tuple[str, str], str] = {
 }  # fmt: skip
 
 _NOT_YET: dict[tuple[str, str], str] = {
-    ("batch system", "submission"): "pilots through batch systems, and submission to another domain when one is down",
-    ("batch system", "queue"): "pilots through batch systems: one that starts none",
-    ("batch system", "execution"): "pilots through batch systems: one that kills or requeues a pilot",
     (
         "host broken",
         "staging in",
