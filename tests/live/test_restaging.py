@@ -187,6 +187,8 @@ def test_a_job_moves_to_another_site_and_its_files_with_it(here: Room, tmp_path:
     free()
     shown = ended(here)
     assert (shown["attempt"], shown["last"]["host"]) == (2, "roomy")
+    manifest = shown["winner"]["manifest"]
+    assert manifest["path"].startswith(f"element:{CLOUD}/out/"), "the outputs went to the element of the new site"
 
 
 @pytest.mark.ledger("P0-32")
@@ -229,6 +231,38 @@ def test_a_full_host_gives_back_what_its_cache_holds(here: Room, elements: Eleme
             until(lambda job=job: here.operator.job(job["id"])["state"] in ("completed", "failed"), "the end")  # type: ignore[misc]
         shown = here.operator.job(job["id"])
         assert (shown["state"], shown["attempt"]) == ("completed", place + 1), shown["last"]
+
+
+@pytest.mark.ledger("P0-32")
+def test_a_full_element_gives_back_what_lost_attempts_left(here: Room, elements: Elements) -> None:
+    with small_disk(elements.disk, 3):
+        here.host(site="east")
+        spec = here.spec("head -c 1500000 /dev/zero > made", max_attempts=1)
+        (before,) = here.client.submit([cast(NewJob, {})], spec)
+        until(lambda: here.operator.job(before["id"])["state"] == "completed", "the job before")
+        winner: Any = here.operator.job(before["id"])["winner"]
+        kept = winner["manifest"]["path"].removeprefix("element:disk/")
+        left = elements.disk / Path(kept).parent.parent / "0.1.00000000"
+        left.mkdir()
+        (left / "made").write_bytes(b"\0" * 1_400_000)
+        (job,) = here.client.submit([cast(NewJob, {})], spec)
+        until(lambda: here.operator.job(job["id"])["state"] in ("completed", "failed"), "the end")
+        shown = here.operator.job(job["id"])
+        assert (shown["state"], shown["attempt"]) == ("completed", 2), shown["last"]
+        assert not left.exists()
+        assert (elements.disk / kept).exists(), "what was committed stays"
+
+
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[None]:
+    """A file system of so many MiB, for all processes."""
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", folder], check=False)
+    if made.returncode:
+        pytest.skip("a file system can only be mounted by root")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
 
 
 def changed(timeout: int) -> dict[str, object]:

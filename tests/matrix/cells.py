@@ -80,14 +80,10 @@ _NOT_YET: dict[tuple[str, str], str] = {
         "host broken",
         "execution",
     ): "hosts that fail jobs fast are not closed yet; until then such a host takes the job again",
-    ("preempted", "staging in"): "a scenario is to be written",
-    ("server lost", "staging in"): "a scenario is to be written",
     ("bad input", "staging in"): "inputs are checked at submission; staging by other protocols may find more",
     ("no right", "submission"): "rights over the transparent proxy and between peers",
     ("no right", "execution"): "a scenario is to be written: it needs a host with a second account",
-    ("no right", "staging out"): "a scenario is to be written: it needs a host with a second account",
     ("bad input", "submission"): "a scenario is to be written: the call is refused, and no job comes to be",
-    ("transfer", "staging out"): "outputs go to a folder; staging out over the network comes with S3 and XRootD",
 }
 
 

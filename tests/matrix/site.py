@@ -21,6 +21,7 @@ from uuid import uuid4
 from tests.chaos.processes import free_port, launch
 from tests.executor.file_server import FileServer, file_server
 from tests.matrix.cut_wire import Wire, cut_wire
+from tests.pilot.storage_server import Storage, serving
 from tests.server.processes import Processes, Started, processes
 from tests.server.running import Domain
 from tests.server.store_room import store_room
@@ -29,6 +30,7 @@ from holdfast.apps.tokens import write_private
 from holdfast.client import HoldfastClient
 
 PATIENCE = 60.0
+ELEMENT_SITE = "by-the-element"
 
 
 def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
@@ -105,6 +107,8 @@ class FailureSite:
     folder: Path
     web: FileServer
     desk: CallbackDesk
+    element: Storage
+    """A storage element that takes the outputs of hosts at `ELEMENT_SITE`."""
     wire: Wire
     """The only way from the hosts to the server."""
     keeper: Started
@@ -220,9 +224,33 @@ async def failure_site(folder: Path, **settings: Any) -> AsyncIterator[FailureSi
         "free_tries": "",
         "outputs": str(folder),
     }
+    with serving(_made(folder / "element")) as element:
+        known["storage"] = json.dumps(
+            [
+                {
+                    "name": "web",
+                    "kind": "http",
+                    "url": element.url,
+                    "private": True,
+                    "sites": [ELEMENT_SITE],
+                    "outputs": "out",
+                }
+            ]
+        )
+        async with _running(folder, element, known | settings) as site:
+            yield site
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+@asynccontextmanager
+async def _running(folder: Path, element: Storage, settings: dict[str, Any]) -> AsyncIterator[FailureSite]:
     async with (
         store_room("sqlite", folder) as url,
-        processes(Domain(url, folder), folder, **known | settings) as running,
+        processes(Domain(url, folder), folder, **settings) as running,
     ):
         port = free_port()
         with (
@@ -233,7 +261,7 @@ async def failure_site(folder: Path, **settings: Any) -> AsyncIterator[FailureSi
         ):
             server = await running.server(port=port, url=wire.url)
             launcher = stack.enter_context(ThreadPoolExecutor(1))
-            site = FailureSite(running, server, folder, web, desk, wire, running.keeper(), launcher)
+            site = FailureSite(running, server, folder, web, desk, element, wire, running.keeper(), launcher)
             try:
                 yield site
             finally:

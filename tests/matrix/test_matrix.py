@@ -17,6 +17,8 @@ SMALL = [
     ("disk", "execution", Submission.POLLING),
     ("bad input", "execution", Submission.FIRE_AND_FORGET),
     ("network", "staging out", Submission.NOTIFICATION),
+    ("server lost", "staging in", Submission.SYNCHRONOUS),
+    ("transfer", "staging out", Submission.POLLING),
     ("cleanup", "cleanup", Submission.POLLING),
 ]
 

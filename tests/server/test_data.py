@@ -257,3 +257,57 @@ async def test_nobody_commits_what_lies_in_anothers_folder(own_domain: Domain, t
         await pilot.end(claim, manifest=manifest | {"path": "element:far/out/other/j-1/0.1.aa/manifest.json"})
         shown = (await ada.get(f"/v1/jobs/{job}")).json()
         assert (shown["state"], shown["last"]["error"], shown["winner"]) == ("failed", "bad-manifest", None)
+
+
+@pytest.mark.ledger("P0-12")
+async def test_the_house_sends_a_job_to_another_replica_though_its_pilot_did_not_say_which_failed(
+    own_domain: Domain, tenant: str
+) -> None:
+    async with own_domain.server(storage=STORAGE, free_tries=()) as server:
+        ada = server.person("submitter", tenant=tenant)
+        pilot = await ScriptedPilot.register(server, tenant, site="here")
+        job = await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": "lfn:/data/x"}])
+        fault: dict[str, Any] = {"outcome": "fault", "reason": "data-missing", "stage": "staging-in", "file": "a"}
+        for order in (["near", "near", "far"], ["far", "near", "near"]):
+            claim = await pilot.claim_one()
+            (told,) = claim["inputs"]
+            assert [one["element"] for one in told["from"]] == order
+            await pilot.end(claim, **fault)
+        shown = (await ada.get(f"/v1/jobs/{job}")).json()
+        assert (shown["state"], shown["attempt"]) == ("failed", 2), "no other one is left: its own policy answers"
+
+
+@pytest.mark.ledger("P0-11")
+async def test_a_transfer_that_timed_out_is_given_more_time_by_the_house(own_domain: Domain, tenant: str) -> None:
+    async with own_domain.server(free_tries=()) as server:
+        ada = server.person("submitter", tenant=tenant)
+        pilot = await ScriptedPilot.register(server, tenant)
+        await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": "/data/x"}])
+        fault: dict[str, Any] = {
+            "outcome": "fault", "reason": "transfer", "error": "ETIMEDOUT", "stage": "staging-in", "file": "a",
+        }  # fmt: skip
+        seen = []
+        for _ in range(4):
+            claim = await pilot.claim_one()
+            seen.append(claim["inputs"][0].get("transfer", {}).get("timeout"))
+            await pilot.end(claim, **fault)
+        assert seen == [None, 120, 480, 1920]
+        assert await pilot.claim(wait=0) == [], "the house helps three times"
+
+
+@pytest.mark.ledger("P0-13")
+async def test_a_job_keeps_away_from_a_whole_site(own_domain: Domain, tenant: str) -> None:
+    async with own_domain.server(free_tries=()) as server:
+        ada = server.person("submitter", tenant=tenant)
+        first = await ScriptedPilot.register(server, tenant, site="here", host="node1")
+        same_site = await ScriptedPilot.register(server, tenant, site="here", host="node2")
+        other = await ScriptedPilot.register(server, tenant, site="there", host="node3")
+        await server.refresh()
+        job = await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": "/data/x"}])
+        claim = await first.claim_one()
+        await first.end(
+            claim, outcome="fault", reason="disk", error="ENOSPC", stage="staging-in", file="a", host="node1"
+        )
+        assert await first.claim(wait=0) == []
+        assert await same_site.claim(wait=0) == []
+        assert (await other.claim_one())["job"] == job

@@ -295,7 +295,7 @@ class ClaimJobs:
     def _queued_for(self, request: Request, now: float) -> Callable[[Resources], Stored | None]:
         foreign = now - request.since >= self.settings.foreign_after
         return lambda free: self.windows.next(
-            request.tenant, free, foreign=foreign, host=request.host, pilot=request.pilot
+            request.tenant, free, foreign=foreign, host=request.host, pilot=request.pilot, site=request.site
         )
 
     # -- writing -----------------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ class _Asking(NamedTuple):
     host: str
     pilot: str
     foreign: bool
+    site: str = ""
 
 
 def _urgency(one: tuple[int, bool, int, _Window]) -> tuple[int, bool, int]:
@@ -222,10 +223,12 @@ class Windows:
         """The job is to be had again."""
         self._taken.pop(job, None)
 
-    def next(self, tenant: str, free: Resources, *, foreign: bool, host: str = "", pilot: str = "") -> Stored | None:
+    def next(
+        self, tenant: str, free: Resources, *, foreign: bool, host: str = "", pilot: str = "", site: str = ""
+    ) -> Stored | None:
         """The best candidate: highest priority first, then data where the pilot runs, our own slots', the lane that was served longest ago."""
         match = self.match if self.match is not None and self.match.weighs(tenant) else None
-        asking = _Asking(tenant, free, host, pilot, foreign)
+        asking = _Asking(tenant, free, host, pilot, foreign, site)
         found = self._next(asking, match, last=match is None)
         if found is None and match is not None:
             # Nothing else is there for this pilot: what is kept for busy ones is better run than kept.
@@ -233,7 +236,7 @@ class Windows:
         return found
 
     def _next(self, asking: _Asking, match: MatchJobs | None, *, last: bool) -> Stored | None:
-        tenant, free, _, _, foreign = asking
+        tenant, free, foreign = asking.tenant, asking.free, asking.foreign
         awaited = -HIGHEST_PRIORITY - 1
         fed: list[tuple[int, bool, int, _Window]] = []
         for window in self._windows.values():
@@ -276,9 +279,7 @@ class Windows:
         wall = self.clock.now()
 
         def fit(stored: Stored) -> bool:
-            return stored.document.id not in self._taken and self._may_have(
-                stored.document, asking.free, asking.host, wall
-            )
+            return stored.document.id not in self._taken and self._may_have(stored.document, asking, wall)
 
         for one in [best] if turn else sorted((one for one in fed if one[0] == best[0]), key=_urgency):
             window = one[3]
@@ -293,8 +294,9 @@ class Windows:
         self._data_first = 0
         return None
 
-    def _may_have(self, document: JobDocument, free: Resources, host: str, wall: int) -> bool:
-        if not claimable(document, wall) or (document.extra and avoids(document, host, wall)):
+    def _may_have(self, document: JobDocument, asking: _Asking, wall: int) -> bool:
+        free = asking.free
+        if not claimable(document, wall) or (document.extra and avoids(document, asking.host, wall, asking.site)):
             return False
         return not self.gated(document) and fits(document.resources, free) and ends_in_time(document, free.wall)
 
@@ -312,7 +314,7 @@ class Windows:
         return True
 
     def _take(self, window: _Window, asking: _Asking, match: MatchJobs | None, *, last: bool) -> Stored | None:
-        _, free, host, pilot, _ = asking
+        free, pilot = asking.free, asking.pilot
         wall = self.clock.now()
         for _ in range(min(self.settings.look, len(window.jobs))):
             stored = window.jobs.popleft()
@@ -322,7 +324,7 @@ class Windows:
                 continue
             if document.id in self._taken or not claimable(document, wall):
                 continue
-            avoided = bool(document.extra) and avoids(document, host, wall)
+            avoided = bool(document.extra) and avoids(document, asking.host, wall, asking.site)
             if (
                 not avoided
                 and not self.gated(document)

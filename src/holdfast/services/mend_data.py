@@ -9,7 +9,7 @@ from typing import cast
 from holdfast.domain.data.replica import LogicalFile, Viewpoint
 from holdfast.domain.data.staging_terms import FREE
 from holdfast.domain.data.storage_element import StorageElement
-from holdfast.domain.exlets.primitive import FreeSpace, Restage, Restaging
+from holdfast.domain.exlets.primitive import AvoidHost, FreeSpace, Restage, Restaging, Scope
 from holdfast.domain.jobs.claim import AVOIDED, at_site
 from holdfast.domain.jobs.inputs import Input, catalogue_name, filled, logical_name
 from holdfast.domain.jobs.job_document import JobDocument
@@ -19,7 +19,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.job_store import JobStore, Record
 from holdfast.ports.pilot_store import PilotStore
 from holdfast.services.free_elements import FreeElements
-from holdfast.services.mend_jobs import MAX_AVOIDED, MendJobs, Outcome
+from holdfast.services.mend_jobs import MAX_AVOIDED, SITE, MendJobs, Outcome
 from holdfast.services.note_replicas import NoteReplicas
 from holdfast.services.step_documents import Ask
 
@@ -53,6 +53,11 @@ class MendData:
                 return await self._other_target(ask, document, place)
             case FreeSpace(size):
                 return await self._free(ask, document, size)
+            case AvoidHost(scope=Scope.SITE):
+                pilot = await self._pilot(document)
+                if pilot is None:
+                    return Outcome(done=False, detail="the site of a job's last attempt is not known")
+                return await self.jobs.mend(ask.incident, ask.do, step=ask.id, notes={SITE: pilot.site})
             case _:
                 return await self.jobs.mend(ask.incident, ask.do, step=ask.id, release_of=ask.release)
 
@@ -76,8 +81,8 @@ class MendData:
         found = (await self.catalogue.locate([name], Viewpoint(document.tenant)))[name]
         now = self.clock.now()
         good = [one for one in found.replicas if not one.bad(now)]
-        # What is named by an address, or made by a job, has its own place besides, and that is what failed. Otherwise one of these did, known or not.
-        spared = 1 if catalogue_name(name) is None or len(good) < len(found.replicas) else 2
+        # What is named by an address, or made by a job, has its own place besides, and that is what failed. Otherwise one of these did, told or not.
+        spared = 1 if catalogue_name(name) is None or _told(document, found) else 2
         return found if len(good) >= spared else None
 
     async def _other_replica(self, ask: Ask, document: JobDocument) -> Outcome:
@@ -87,8 +92,7 @@ class MendData:
         found = await self.other_replica(document, wanted)
         if found is None:
             return Outcome(done=False, detail=f"no other replica of {wanted.source} is known")
-        now = self.clock.now()
-        if catalogue_name(found.name) is not None and not any(one.bad(now) for one in found.replicas):
+        if catalogue_name(found.name) is not None and not _told(document, found):
             # Its pilot did not say which one failed: it was the one that is tried first.
             pilot = await self._pilot(document)
             view = Viewpoint(document.tenant, pilot.site if pilot is not None else "")
@@ -170,3 +174,9 @@ class MendData:
         names = [line.by for line in document.history if line.event == "claim"]
         known = await self.pilots.get_pilot(names[-1]) if names else None
         return known.pilot if known is not None and known.pilot.tenant == document.tenant else None
+
+
+def _told(document: JobDocument, file: LogicalFile) -> bool:
+    """Whether the pilot of the last attempt has said which replica failed: then one is marked since that attempt began."""
+    began = max((line.at for line in document.history if line.event == "claim"), default=0)
+    return any(one.bad_since is not None and one.bad_since >= began for one in file.replicas)

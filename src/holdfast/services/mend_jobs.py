@@ -43,7 +43,7 @@ from holdfast.domain.faults.ladder import (
     with_told,
 )
 from holdfast.domain.jobs import steering
-from holdfast.domain.jobs.claim import AVOIDED, release
+from holdfast.domain.jobs.claim import AVOIDED, at_site, release
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.domain.jobs.resources import Resources
@@ -53,6 +53,8 @@ from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.write_checked import Answer, Missing, Settled, Unsettled, Wish, Writer
 
 MAX_AVOIDED = 32
+SITE = "site"
+"""Among the notes of a step: the site that is meant, which only a look at the pilots can tell."""
 
 
 class Outcome(NamedTuple):
@@ -92,8 +94,10 @@ class MendJobs:
     def can(self, primitive: Primitive) -> bool:
         """Whether a primitive is something that is done to a job here."""
         match primitive:
-            case Steer() | Hold() | ClimbLadder() | AvoidHost() | ReserveSpace():
+            case Steer() | Hold() | ClimbLadder() | ReserveSpace():
                 return True
+            case AvoidHost(scope=scope):
+                return scope is Scope.HOST
             case Resubmit(how):
                 return how is not Resubmission.OTHER_DOMAIN
             case Restage(how):
@@ -180,7 +184,14 @@ class MendJobs:
             case Steer(action):
                 return self._steered(action, incident, document, step=step, by=by, now=now, release_of=release_of)
             case AvoidHost(seconds, scope):
-                return _avoiding(document, scope, until=now + 1000 * seconds, now=now, by=by, holder=step)
+                where = (
+                    f"site {more[SITE]}" if SITE in more else document.last.host if document.last is not None else ""
+                )
+                key = at_site(str(more[SITE])) if SITE in more else where
+                if not key or (scope is Scope.SITE and SITE not in more):
+                    return Refused("where the last attempt of the job ran is not known")
+                until = now + 1000 * seconds
+                return _avoiding(document, key, where, until=until, now=now, by=by, holder=step)
         if moved := _moved_on(incident, document):
             return moved
         match primitive:
@@ -327,15 +338,12 @@ def _moved_on(incident: Incident, document: JobDocument) -> Refused | None:
 
 
 def _avoiding(
-    document: JobDocument, scope: Scope, *, until: int, now: int, by: str, holder: str
+    document: JobDocument, key: str, where: str, *, until: int, now: int, by: str, holder: str
 ) -> JobDocument | Refused:
-    if scope is Scope.SITE or document.last is None or not document.last.host:
-        what = "the site of a job's last attempt is" if scope is Scope.SITE else "no host of an earlier attempt is"
-        return Refused(f"{what} not known")
     before = cast("Mapping[str, int]", document.extra.get(AVOIDED, {}))
-    avoided = {host: end for host, end in before.items() if end > now} | {document.last.host: until}
+    avoided = {host: end for host, end in before.items() if end > now} | {key: until}
     newest = dict(sorted(avoided.items(), key=lambda one: one[1])[-MAX_AVOIDED:])
-    reason = f"avoids {document.last.host}"
+    reason = f"avoids {where}"
     return _noted(document, now=now, by=by, holder=holder, reason=reason, notes={AVOIDED: newest})
 
 

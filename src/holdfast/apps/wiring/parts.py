@@ -249,7 +249,7 @@ def run_exlet(parts: Parts, steer: SteerJobs) -> RunExlet:
         FreeElements(parts.store, parts.elements),
         parts.clock,
     )
-    made.others = {Action.RESTAGE: mend_data, Action.FREE_SPACE: mend_data}
+    made.others = {Action.RESTAGE: mend_data, Action.FREE_SPACE: mend_data, Action.AVOID_HOST: mend_data}
     made.elsewhere = parts.engines
     made.abroad = SteerEngineCases(parts.engines, settings.ladder_book, settings.budgets.budgets)
     return made
