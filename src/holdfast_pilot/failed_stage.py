@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from holdfast_pilot.outputs import OutputFailedError, OutputMissingError
-from holdfast_pilot.slot_end import STAGING_IN, STAGING_OUT, STOPPED, symbol
+from holdfast_pilot.slot_end import STAGING_IN, STAGING_OUT, STOPPED, WENT_FOR, symbol
 from holdfast_pilot.staging import StagingError
 
 BAD_CLAIM = "bad-claim"
@@ -54,4 +54,5 @@ def output_facts(error: Exception) -> Facts:
 def stopped_facts(why: str) -> Facts:
     """The job was stopped while its outputs were on their way."""
     words = "it was stopped while its outputs were on their way"
-    return {"reason": STOPPED.get(why, "pilot-stopped"), "stage": STAGING_OUT, "words": words, "error": "", "file": ""}
+    reason, error = STOPPED.get(why, "pilot-stopped"), WENT_FOR.get(why, "")
+    return {"reason": reason, "stage": STAGING_OUT, "words": words, "error": error, "file": ""}

@@ -116,6 +116,7 @@ class _Flushing:
         self._begun = self._asked = self._end = at
         self._ranges: queue.SimpleQueue[tuple[int, int] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._over = False
 
     def __enter__(self) -> _Flushing:
         return self
@@ -126,19 +127,22 @@ class _Flushing:
         if self._end - self._asked < _FLUSH or self._end - self._begun < _LARGE:
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="flushing", daemon=True)
+            own = os.dup(self._sink)  # it may be at work still when the file is closed
+            self._thread = threading.Thread(target=self._run, args=(own,), name="flushing", daemon=True)
             self._thread.start()
         self._ranges.put((self._asked, self._end - self._asked))
         self._asked = self._end
 
-    def _run(self) -> None:
-        while True:
-            part = self._ranges.get()
-            if part is None:
-                return
-            libc.begin_write_out(self._sink, *part)
+    def _run(self, own: int) -> None:
+        try:
+            while True:
+                part = self._ranges.get()
+                if part is None or self._over:
+                    return
+                libc.begin_write_out(own, *part)
+        finally:
+            os.close(own)
 
     def __exit__(self, *_: object) -> None:
-        if self._thread is not None:
-            self._ranges.put(None)
-            self._thread.join()
+        self._over = True  # what was not begun by now is left to the kernel
+        self._ranges.put(None)
