@@ -3,6 +3,7 @@
     just bench pilots simulate            # W1, W2, W3 under every condition, every arm, every way to submit, at the paper's size
     just bench pilots simulate --seeds 3
     just bench pilots figures             # figures 6 to 12 for the docs, from the rows that simulate left
+    just bench pilots real                # real pilots and files at a small size, held against the bound and the simulation
     just bench pilots scale               # 10³ to 10⁶ jobs on up to 10⁵ pilots; --compiled for 10⁷
 
 Each writes its rows to bench/results and ends with an error when a goal is not reached.
@@ -11,11 +12,13 @@ Each writes its rows to bench/results and ends with an error when a goal is not 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 import time
 
 from bench.harness import keep, leave
-from bench.pilots import experiments, figures, scale
+from bench.pilots import experiments, figures, real, scale
+from bench.pilots.real_site import REAL_ARMS
 
 
 def simulate(seeds: int, *, kept: bool) -> bool:
@@ -64,7 +67,16 @@ def main() -> None:
     one.add_argument("--condition", default="d2f2")
     one.add_argument("--compiled", action="store_true", help="compile the same files first, and compare")
     one.add_argument("--no-keep", action="store_true", help="write no results")
+    one = what.add_parser("real", help="real pilots, real files and a storage server at a small size")
+    one.add_argument("--seeds", type=int, default=2)
+    one.add_argument("--arms", default=",".join(REAL_ARMS))
+    one.add_argument("--workloads", default="W1,W2,W3")
+    one.add_argument("--conditions", default="d2f2,d3f3", help="d2f2 is for look-ahead alone")
+    one.add_argument("--computing", type=float, default=6.0, metavar="S", help="mean seconds of a payload")
+    one.add_argument("--no-keep", action="store_true", help="write no results")
     given = parser.parse_args()
+    if given.what == "real":
+        leave(reached=asyncio.run(real.measure(given)))
     if given.what == "scale":
         leave(reached=scale.run(given))
     if given.what == "figures":

@@ -35,6 +35,8 @@ class Luck:
     def draw(self, way: str, path: str) -> tuple[float, bool]:
         """Extra seconds of the next access in this way to this path, and whether it does well."""
         name = luck_name(path)
+        if name == "manifest.json":  # a few bytes; the delay stands for those of the files
+            return 0.0, True
         with self._lock:
             again = self._asked[f"{way} {name}"]
             self._asked[f"{way} {name}"] += 1
@@ -96,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(503, b"the storage element failed, as it was set to\n")
             return
         partly.replace(place)
-        self.server.luck.count("PUT")
+        self.server.luck.count("PUT manifest" if luck_name(self.path) == "manifest.json" else "PUT")
         self._answer(201, b"")
 
     def _serve(self, *, body: bool) -> None:
@@ -120,7 +122,7 @@ class Handler(BaseHTTPRequestHandler):
             file.seek(start)
             sent = self.connection.sendfile(file, start)
         self.server.luck.count("bytes out", sent)
-        self.server.luck.count("GET")
+        self.server.luck.count("GET manifest" if luck_name(self.path) == "manifest.json" else "GET")
 
     def _from(self, size: int) -> int:
         """Where a resumed transfer begins."""

@@ -44,9 +44,9 @@ class Workload:
         return number
 
 
-def chain(times: int = 1) -> Workload:
+def chain(times: int = 1, pairs: int = PAIRS) -> Workload:
     """W1: 80 jobs, and 80 that read one file each."""
-    many = 2 * PAIRS * times
+    many = 2 * pairs * times
     return Workload(
         "W1",
         (range(many), range(many, 2 * many)),
@@ -55,9 +55,9 @@ def chain(times: int = 1) -> Workload:
     )
 
 
-def split(times: int = 1) -> Workload:
+def split(times: int = 1, pairs: int = PAIRS) -> Workload:
     """W2: 40 jobs, and 80 that read one file each, so that every file is read twice."""
-    many = PAIRS * times
+    many = pairs * times
     return Workload(
         "W2",
         (range(many), range(many, 3 * many)),
@@ -66,9 +66,9 @@ def split(times: int = 1) -> Workload:
     )
 
 
-def merge(times: int = 1) -> Workload:
+def merge(times: int = 1, pairs: int = PAIRS) -> Workload:
     """W3: 80 jobs, and 40 that read two files each."""
-    many = 2 * PAIRS * times
+    many = 2 * pairs * times
     return Workload(
         "W3",
         (range(many), range(many, many + many // 2)),

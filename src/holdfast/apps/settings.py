@@ -54,6 +54,8 @@ class Settings(BaseModel):
     """Hosts that inputs may come from by HTTP; see the how-to on inputs."""
     storage: tuple[ElementTable, ...] = ()
     """Storage elements: `name`, `kind` (`file`, `http`, `s3`, `root`), `url` or `path`, `rules`, `sites`, `outputs`; see the explanation of data."""
+    matching: Literal["look-ahead", "c3", "c2", "c1", "none"] = "look-ahead"
+    """How jobs are brought to their data: by all that is known; or by the paper's schemes, for comparison: per host with waiting for data, per pilot, per host, not at all."""
     max_body: int = 64 << 20
     """Bytes that a request may have."""
     head_seconds: float = Field(default=10.0, gt=0)

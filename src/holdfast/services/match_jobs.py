@@ -17,7 +17,7 @@ from holdfast.domain.jobs.meeting_key import meet_of
 from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.pilots.holdings import Key
 from holdfast.domain.pilots.matching import Matching
-from holdfast.domain.pilots.matching_policy import LOOK_AHEAD, MatchingPolicy
+from holdfast.domain.pilots.matching_policy import LOOK_AHEAD, PAPER, MatchingPolicy
 from holdfast.domain.pilots.meeting import Meet
 from holdfast.domain.pilots.waiting_jobs import Wanted
 from holdfast.ports.clock import Clock
@@ -27,12 +27,19 @@ from holdfast.services.keep_caches import CacheReport
 
 SERVER = replace(LOOK_AHEAD, wait=10.0, aside=300.0)
 """Idle pilots ask all the time, so a job need not be held back for long."""
+_BY_NAME = PAPER | {"look-ahead": SERVER}
 ASKED = 45.0
 """Seconds after which a pilot that asked in vain and did not ask again is not idle any more."""
 MOST_FILES = 100
 """Inputs of a job that are weighed."""
 SPECIFICATIONS = 5000
 CANDIDATES = 40_000
+
+
+def policy_of(name: str) -> MatchingPolicy:
+    """The policy that a setting names; the paper's own wait as long as the server's."""
+    policy = _BY_NAME[name]
+    return replace(policy, wait=min(policy.wait, SERVER.wait))
 
 
 @dataclass(slots=True, eq=False)

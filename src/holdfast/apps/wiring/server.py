@@ -33,7 +33,7 @@ from holdfast.services.keep_launches import KeepLaunches
 from holdfast.services.keep_neighbours import KeepNeighbours
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.keep_sites import KeepSites
-from holdfast.services.match_jobs import MatchJobs
+from holdfast.services.match_jobs import MatchJobs, policy_of
 from holdfast.services.measure_demand import MeasureDemand
 from holdfast.services.note_failed_checks import NoteFailedChecks
 from holdfast.services.note_leftovers import NoteLeftovers
@@ -61,7 +61,7 @@ class ServerParts:
         self.name = f"{socket.gethostname()}-{secrets.token_hex(4)}"
         store, clock, writer = parts.store, parts.clock, parts.writer
         self.claims = ClaimJobs(store, writer, clock, parts.ids)
-        self.match = MatchJobs(store, clock)
+        self.match = MatchJobs(store, clock, policy_of(parts.settings.matching))
         self.claims.weigh(self.match)
         self.caches = KeepCaches(clock, [CacheListener(self.match.told, self.match.forgotten)])
         self.hosts = KeepHosts(
