@@ -123,7 +123,7 @@ exlet-schema:
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
-# Measure: claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, chunks, executor, rules, staging, pilots (simulate, figures), opensearch_adapter, sql_adapter.
+# Measure: claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, chunks, executor, rules, staging, pilots (simulate, figures, real, scale), opensearch_adapter, sql_adapter.
 bench name *args:
     eval "$(scripts/servers env)" && uv run python -m bench.{{ name }} {{ args }}
 

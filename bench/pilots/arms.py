@@ -40,6 +40,8 @@ class Arm:
     """A step's jobs are made when all jobs of the step before it have ended."""
     write_behind: bool = False
     """A file may be read from the cache before it is on the storage element."""
+    parallel: bool = False
+    """A job's inputs are brought at the same time; else one after the other."""
     poll: float = 0.0
     """Idle pilots ask every so many seconds; 0: the server keeps their question until there is an answer."""
     resubmit: float = 0.0
@@ -54,7 +56,7 @@ C3 = replace(_PAPER, name="C3", caching=Caching.HOST, wait_for_data=True)
 ALONE = replace(_PAPER, name="C2 without waitForData", caching=Caching.PILOT)
 """The paper does not say that C2 waits for data; only if it does are C2 and C3 alike in W1, as figure 12 has them."""
 
-_OURS = Arm("ours", caching=Caching.HOST, wait_for_data=True, restage=True)
+_OURS = Arm("ours", caching=Caching.HOST, wait_for_data=True, restage=True, parallel=True)
 FLOWING = replace(C3, name="C3, no barrier", barrier=False, poll=0.0, resubmit=0.0)
 """What long polling and data-driven release bring by themselves."""
 RESTAGE = replace(_OURS, name="C3, re-stage")

@@ -1,7 +1,7 @@
 """The clairvoyant bound: no schedule with the same luck can be shorter.
 
 Whoever knows all luck beforehand puts every job where its inputs lie and starts it the moment the last of them is written. He still has to compute,
-to read from the local disk, and to write every output as many times as the draws say. Claims and messages cost him nothing.
+to read from the local disk, all inputs at the same time, and to write every output as many times as the draws say. Claims and messages cost him nothing.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def clairvoyant(workload: Workload, draws: Draws, pilots: int) -> Bound:
         for place, file in enumerate(workload.reads(job)):
             if file < workload.jobs:
                 start, start_behind = max(start, written[file]), max(start_behind, computed[file])
-                reading += hit
+                reading = max(reading, hit)
             else:
-                reading += draws.until_well(job, READ + place, size)[0]
+                reading = max(reading, draws.until_well(job, READ + place, size)[0])
         computing = draws.compute(job, workload.computing.get(workload.step(job)))
         writing = draws.until_well(job, WRITE, size)[0]
         written[job] = start + reading + computing + writing

@@ -45,13 +45,17 @@ class Desk:
             replace(LOOK_AHEAD, sharing=sharing, sites=False) if arm.look_ahead else MatchingPolicy(sharing, wait=wait)
         )
         self.bound = wait
-        self.idle = 0
-        """Pilots that have nothing to do."""
+        self._idle: dict[int, None] = {}
+        """Pilots that have nothing to do, the one that has asked for the longest time first."""
         self._workload, self._caches, self._ahead = workload, caches, arm.look_ahead
 
     @property
     def waiting(self) -> int:
         return len(self.matching)
+
+    @property
+    def idle(self) -> int:
+        return len(self._idle)
 
     def join(self, pilot: int) -> None:
         self._caches.join(pilot)
@@ -60,7 +64,7 @@ class Desk:
 
     def freed(self, pilot: int) -> None:
         """A pilot has nothing to do."""
-        self.idle += 1
+        self._idle[pilot] = None
         self.matching.idle(pilot)
 
     def wait(self, job: int, now: float) -> None:
@@ -74,14 +78,16 @@ class Desk:
         job = self.matching.take(pilot, now)
         if job is None:
             return None
-        self.idle -= 1
+        del self._idle[pilot]
         assert isinstance(job, int)
         return job
 
     def wake(self, job: int, now: float) -> int | None:
         """The idle pilot that should look for work because this job waits; None: nobody is idle, or the job is given away."""
-        if not self.idle or job not in self.matching:
+        if not self._idle or job not in self.matching:
             return None
+        if not self.bound:  # where nobody waits for data, who has waited longest is answered first
+            return next(iter(self._idle))
         pilot = self.matching.pilot_for(job, now)
         assert pilot is None or isinstance(pilot, int)
         return pilot

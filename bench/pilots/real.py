@@ -3,8 +3,8 @@
     just bench pilots real                       # every arm and workload under d3f3, look-ahead under d2f2 too
     just bench pilots real --arms look-ahead --workloads W3 --seeds 1
 
-Real pilots on three hosts of four (as names: the machine is one), files of 7 MB, payloads that sleep instead of computing. Transfers that fail are tried again by the pilots. A
-run without delays and failures measures what a job costs beside them; with that and the same luck the simulation says how long each run should take.
+Real pilots on three hosts of four (as names: the machine is one), files of 7 MB, payloads that sleep instead of computing. Transfers that fail are tried again by the pilots. Each
+run measures what its jobs cost beside computing and writing; with that and the same luck the simulation says how long it should have taken.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from bench.harness import keep
@@ -34,6 +35,7 @@ HOSTS, SLOTS, PAIRS = 3, 4, 4
 FILE = 7_000_000
 GOAL, AGREEMENT = 1.15, 0.10
 LOOK = 0.05
+ORDERS = 40
 RETRY = 0.15
 """Mean seconds that a pilot waits after its first failed try; twice as long after each further one."""
 PAYLOAD = 'cat in* > /dev/null 2>&1; sleep "$HOLDFAST_PARAM_SECONDS"; head -c {size} /dev/urandom > "out-$HOLDFAST_PARAM_NUMBER.bin"'
@@ -51,7 +53,11 @@ class RealLuck(Draws):
 
     workload: Workload | None = None
     counts: Counter[str] | None = None
-    rate: float = 200e6
+    luck: int = 1
+    """The seed of computing and storage; `seed` is that of the order in which pilots come."""
+
+    def compute(self, job: int, mean: float | None = None) -> float:
+        return Draws(self.luck, self.storage, self.computing, self.spread).compute(job, mean)
 
     def access(self, job: int, what: int, again: int, size: int) -> tuple[float, bool]:
         assert self.workload is not None
@@ -62,7 +68,7 @@ class RealLuck(Draws):
             again = self.counts[name]
             self.counts[name] += 1
         storage = self.storage
-        longer, well = drawn(self.seed, way, name, again, storage.delay * self.computing, storage.failure, self.spread)
+        longer, well = drawn(self.luck, way, name, again, storage.delay * self.computing, storage.failure, self.spread)
         return longer + size / storage.rate, well
 
     def until_well(self, job: int, what: int, size: int) -> tuple[float, int]:
@@ -87,8 +93,15 @@ class RealOutcome:
     seed: int
     makespan: float
     bound: float
-    expected: float = 0.0
-    """By the simulation."""
+    expected: float
+    """By the simulation, with the same luck and what the machine added in this run: the median of several orders in which pilots may come."""
+    least: float
+    most: float
+    """By the luckiest and the unluckiest of these orders."""
+    claim: float
+    """Seconds that a job took beside computing and writing: claim, start, end."""
+    release: float
+    """Seconds from the end of a job to the submission of those that read its file."""
     reads: int = 0
     storage_reads: int = 0
     failed_accesses: int = 0
@@ -100,14 +113,17 @@ class RealOutcome:
 
     @property
     def off(self) -> float:
-        return self.makespan / self.expected - 1.0
+        """How far the run is outside of what the simulation holds possible, as a share of it."""
+        if self.makespan > self.most:
+            return self.makespan / self.most - 1.0
+        return min(0.0, self.makespan / self.least - 1.0)
 
 
-def luck_of(workload: Workload, condition: str, seed: int, computing: float) -> RealLuck:
+def luck_of(workload: Workload, condition: str, seed: int, computing: float, order: int = 1) -> RealLuck:
     known = CONDITIONS[condition]
     # A local read is a hard link, and the bound counts it as nothing.
     storage = Model(known.delay if condition != "d1f1" else 0.0, known.failure, rate=200e6, local=1e12, peer=200e6)
-    return RealLuck(seed, storage, computing=computing, workload=workload, counts=Counter())
+    return RealLuck(order, storage, computing, workload=workload, counts=Counter(), luck=seed)
 
 
 async def run(arm: RealArm, workload: Workload, condition: str, seed: int, computing: float) -> RealOutcome:
@@ -117,9 +133,11 @@ async def run(arm: RealArm, workload: Workload, condition: str, seed: int, compu
     bound = clairvoyant(workload, luck, HOSTS * SLOTS).synchronous
     async with real_site(arm, storage, hosts=HOSTS, slots=SLOTS) as site:
         since = time.monotonic()
-        await _play(site, workload, luck)
+        names = await _play(site, workload, luck)
         makespan = time.monotonic() - since
         counts = await site.counts()
+        costs = await _costs(site, workload, luck, names)
+    said = expected(arm.name, workload, condition, seed, computing, costs)
     reads = sum(len(workload.reads(job)) for job in range(workload.jobs))
     return RealOutcome(
         workload.name, condition, arm.name, seed, round(makespan, 3), round(bound, 3),
@@ -127,10 +145,33 @@ async def run(arm: RealArm, workload: Workload, condition: str, seed: int, compu
         storage_reads=counts.get("GET", 0),
         failed_accesses=counts.get("failed GET", 0) + counts.get("failed PUT", 0),
         load=round(os.getloadavg()[0], 1),
+        claim=round(costs.claim, 3),
+        release=round(costs.release, 3),
+        expected=round(statistics.median(said), 3), least=round(said[0], 3), most=round(said[-1], 3),
     )  # fmt: skip
 
 
-async def _play(site: RealSite, workload: Workload, luck: Draws) -> None:
+async def _costs(site: RealSite, workload: Workload, luck: RealLuck, names: dict[int, str]) -> Costs:
+    """What the machine added in a run: to a job beside computing and writing, by those of the first step, and between an end and the readers' submission."""
+    submitted, ended = {}, {}
+    for job, name in names.items():
+        story = (await site.client.get(f"/v1/jobs/{name}/story")).json()["story"]
+        submitted[job] = _seconds(story[0])
+        ended[job] = max(_seconds(line) for line in story if line["event"] == "complete")
+    first = workload.steps[0]
+    added = [
+        ended[job] - submitted[job] - round(luck.compute(job), 3) - luck.until_well(job, WRITE, workload.size)[0]
+        for job in first
+    ]
+    waits = [submitted[job] - max(ended[file] for file in workload.reads(job)) for job in names if workload.reads(job)]
+    return Costs(claim=max(0.0, statistics.fmean(added)), release=max(0.0, statistics.fmean(waits)))
+
+
+def _seconds(line: dict[str, Any]) -> float:
+    return datetime.fromisoformat(line["at"]).timestamp()
+
+
+async def _play(site: RealSite, workload: Workload, luck: Draws) -> dict[int, str]:
     """Submit jobs as their data appear, until the last has ended."""
     names: dict[int, str] = {}
     numbers: dict[str, int] = {}
@@ -153,6 +194,7 @@ async def _play(site: RealSite, workload: Workload, luck: Draws) -> None:
             await send(ready)
         else:
             await asyncio.sleep(LOOK)
+    return names
 
 
 def _body(jobs: list[int], workload: Workload, luck: Draws, names: dict[int, str]) -> dict[str, Any]:
@@ -177,26 +219,20 @@ def _body(jobs: list[int], workload: Workload, luck: Draws, names: dict[int, str
     return {"specification": specification, "jobs": given}
 
 
-def expected(arm: str, workload: Workload, condition: str, seed: int, computing: float, costs: Costs) -> float:
-    """What the simulation says of a run, with what was measured of the machine."""
-    model: Arm = replace(ARMS[arm], barrier=False, poll=0.0, resubmit=0.0, restage=True)
-    luck = luck_of(workload, condition, seed, computing)
-    return Simulation(workload, luck, model, hosts=HOSTS, slots=SLOTS, costs=costs).run().makespan
-
-
-async def calibrate(computing: float) -> Costs:
-    """What a job costs beside computing and delays: from a run of W1 without either delay or failure."""
-    workload = small("W1")
-    one = await run(REAL_ARMS["look-ahead"], workload, "d1f1", 1, computing)
-    each = (one.makespan - one.bound) / 2
-    print(f"  calibration: {one.makespan:.2f} s, bound {one.bound:.2f} s, {each * 1000:.0f} ms a job", file=sys.stderr)
-    return Costs(claim=max(0.0, each - LOOK / 2), release=LOOK / 2)
+def expected(arm: str, workload: Workload, condition: str, seed: int, computing: float, costs: Costs) -> list[float]:
+    """What the simulation says of a run, with what was measured of the machine, for several orders in which pilots may come; sorted."""
+    model: Arm = replace(ARMS[arm], barrier=False, poll=0.0, resubmit=0.0, restage=True, parallel=True)
+    return sorted(
+        Simulation(
+            workload, luck_of(workload, condition, seed, computing, order), model, hosts=HOSTS, slots=SLOTS, costs=costs
+        ).run().makespan
+        for order in range(ORDERS)
+    )  # fmt: skip
 
 
 async def measure(given: argparse.Namespace) -> bool:
     """All runs that were asked for; whether they keep to the goals."""
     found: list[RealOutcome] = []
-    costs = await calibrate(given.computing)
     wanted = [
         (arm, name, condition)
         for condition in given.conditions.split(",")
@@ -208,16 +244,15 @@ async def measure(given: argparse.Namespace) -> bool:
         for arm, name, condition in wanted:
             workload = small(name)
             one = await run(REAL_ARMS[arm], workload, condition, seed, given.computing)
-            one.expected = round(expected(arm, workload, condition, seed, given.computing, costs), 3)
             found.append(one)
             print(
-                f"  {name} {condition} {arm:<11} seed {seed}: {one.makespan:6.2f} s, × {one.over_bound:.3f} of the bound, expected {one.expected:6.2f} s"
-                f" ({one.off:+.1%}); {one.storage_reads} of {one.reads} reads from storage, {one.failed_accesses} failed accesses (load {one.load})",
+                f"  {name} {condition} {arm:<11} seed {seed}: {one.makespan:6.2f} s, × {one.over_bound:.3f} of the bound, expected {one.expected:.2f} s ({one.least:.2f} to {one.most:.2f})"
+                f" ({one.off:+.1%}, {one.claim * 1000:.0f} ms a job); {one.storage_reads} of {one.reads} reads from storage, {one.failed_accesses} failed accesses (load {one.load})",
                 file=sys.stderr,
             )
     ours = [one for one in found if one.arm == "look-ahead"]
     told = {
-        "pilots": HOSTS * SLOTS, "hosts": HOSTS, "file": FILE, "computing": given.computing, "costs": asdict(costs),
+        "pilots": HOSTS * SLOTS, "hosts": HOSTS, "file": FILE, "computing": given.computing,
         "over bound, look-ahead": round(statistics.median(one.over_bound for one in ours), 3) if ours else None,
         "worst over bound, look-ahead": round(max(one.over_bound for one in ours), 3) if ours else None,
         "worst off the simulation": round(max(abs(one.off) for one in found), 3),
@@ -225,7 +260,7 @@ async def measure(given: argparse.Namespace) -> bool:
         "rows": [asdict(one) for one in found],
     }  # fmt: skip
     if not given.no_keep:
-        keep("pilots_real", [], told)
+        keep(given.name, [], told)
     print({name: value for name, value in told.items() if name != "rows"})
     good = all(one.over_bound <= GOAL and one.storage_reads == 0 for one in ours)
     return good and all(abs(one.off) <= AGREEMENT for one in found)

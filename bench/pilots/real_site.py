@@ -114,7 +114,14 @@ async def real_site(arm: RealArm, storage: Storage, *, hosts: int, slots: int) -
         storage_url = _storage(folder, storage, processes)
         port = free_port()
         url = f"http://127.0.0.1:{port}"
-        element = {"name": "se1", "kind": "http", "url": storage_url, "outputs": "outputs", "private": True}
+        element = {
+            "name": "se1",
+            "kind": "http",
+            "url": storage_url,
+            "outputs": "outputs",
+            "private": True,
+            "sites": ["local"],
+        }
         environment = kept | {
             "HOLDFAST_STORE": f"sqlite:///{folder}/jobs.db",
             "HOLDFAST_STATE": str(folder),

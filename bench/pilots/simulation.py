@@ -230,23 +230,23 @@ class Simulation:
             self._staged(job, pilot)
             return
         caches, outcome, own = self.caches, self.outcome, self.caches.holder(pilot)
-        seconds, well = 0.0, True
+        seconds, well, each = 0.0, True, 0.0
         for place, number in enumerate(reads):
             file = file_name(number)
             made = number < self.workload.jobs
             outcome.reads += made
             if caches.use(own, file):
                 outcome.hits += made
-                seconds += self._hit
+                each = self._hit
             elif caches.caching is Caching.SITE and file in caches.holders:
                 outcome.peer_reads += 1
-                seconds += self._peer
+                each = self._peer
             else:
-                took, well = self._transfer(job, READ + place)
+                each, well = self._transfer(job, READ + place)
                 outcome.storage_reads += 1
-                seconds += took
-                if not well:
-                    break
+            seconds = max(seconds, each) if self.arm.parallel else seconds + each
+            if not well:
+                break
         outcome.stage_in += seconds
         outcome.stagings += 1
         self.events.after(seconds, self._staged if well else self._failed, job, pilot)
