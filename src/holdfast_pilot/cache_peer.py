@@ -9,6 +9,7 @@ import os
 from typing import BinaryIO
 from urllib.parse import quote, urlsplit
 
+_FIRST = 4.0  # seconds for an answer to begin: there are other sources
 _TIMEOUT = 15.0
 _PIECE = 1 << 20
 _TRIES = 3
@@ -72,13 +73,15 @@ class _Reading:
 
     def _read_on(self) -> int:
         """Read until the answer ends; gives the size of the whole."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=_FIRST)
         try:
             headers = {"Authorization": f"Ticket {self._ticket}"}
             if self.done:
                 headers["Range"] = f"bytes={self.done}-"
             connection.request("GET", f"/file?name={quote(self._name, safe='')}", headers=headers)
+            wire = connection.sock
             answer = connection.getresponse()
+            wire.settimeout(_TIMEOUT)
             if answer.status != (206 if self.done else 200):
                 raise PeerError(f"it answered {answer.status}")
             tag = (answer.getheader("ETag") or "").strip('"')

@@ -267,3 +267,81 @@ async def test_caches_of_one_pilot_alone_are_not_shared(site: Site) -> None:
         for gpus in (1, 2, 1, 2):
             assert (await site.look(gpus, address, sha256=digest))[3] == digest
         assert len(asked) == 2
+
+
+async def known_files(site: Site, host: str) -> dict[str, set[str]]:
+    """What the server believes of each pilot of a host."""
+    found = await site.server.services.parts.pilots.find_pilots(tenant=site.tenant)
+    holds = site.server.services.caches.holds
+    return {one.id: {str(name) for name in holds(one.id)} for one in found if one.host == host}
+
+
+@pytest.mark.ledger("P3-08")
+async def test_the_server_knows_what_is_cached_and_what_is_gone(site: Site) -> None:
+    site.pilot("node1", 1, cache_space="3000000")
+    source, _ = await produce(site, 1, 2_000_000, "a")
+
+    async def known() -> bool:
+        return any(source in files for files in (await known_files(site, "node1")).values())
+
+    await until(known, "the server to hear of the file")
+    other, _ = await produce(site, 1, 2_000_000, "b")
+
+    async def replaced() -> bool:
+        (files,) = (await known_files(site, "node1")).values()
+        return other in files and source not in files
+
+    await until(replaced, "the server to hear that the file is gone")
+
+
+def listening(process: Started) -> set[int]:
+    """The ports at which a process and what it started can be called."""
+    sockets = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A":
+                sockets[f"socket:[{words[9]}]"] = int(words[1].rpartition(":")[2], 16)
+    ports = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getsid(int(folder.name)) == process.process.pid:
+                ports |= {sockets.get(os.readlink(one), 0) for one in (folder / "fd").iterdir()}
+        except (OSError, ProcessLookupError):
+            continue
+    return ports - {0}
+
+
+@pytest.mark.ledger("P3-17", "P3-01")
+async def test_a_file_comes_from_another_host_of_the_site(site: Site) -> None:
+    """Two hosts, by their names and folders; what the first one's job made is nowhere else."""
+    first = site.pilot("node1", 1, cache="one", share="127.0.0.1")
+    second = site.pilot("node2", 2, cache="two")
+    source, digest = await produce(site, 1, 3_000_000)
+    assert (await site.look(2, source))[2:] == ["3000000", digest]
+    assert len(listening(first)) == 1
+    assert listening(second) == set(), "a pilot that shares with no other host cannot be called"
+
+    async def kept() -> bool:
+        return digest in {path.name for path in site.inodes("two")}
+
+    await until(kept, "the second host to keep it")
+    assert not set(site.inodes("one").values()) & set(site.inodes("two").values())
+
+
+@pytest.mark.ledger("P3-17")
+async def test_a_dead_peer_costs_a_moment_and_not_the_job(site: Site) -> None:
+    content = os.urandom(100_000)
+    digest = hashlib.sha256(content).hexdigest()
+    with storage(content) as (address, asked, answer):
+        answer.set()
+        first = site.pilot("node1", 1, cache="one", share="127.0.0.1")
+        site.pilot("node2", 2, cache="two")
+        assert (await site.look(1, address, sha256=digest))[3] == digest
+        assert (await site.look(2, address, sha256=digest))[3] == digest
+        assert len(asked) == 1
+        site.pilot("node3", 3, cache="three")
+        os.kill(first.process.pid, signal.SIGSTOP)
+        assert (await site.look(3, address, sha256=digest))[3] == digest
+        os.kill(first.process.pid, signal.SIGCONT)
+        assert len(asked) <= 2
