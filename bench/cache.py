@@ -123,26 +123,25 @@ def workflow(kind: str, many: int, rng: random.Random) -> Iterator[Access]:
     W1: each file is read by one job. W2: by two jobs. W3: two files are read by one job, once the later one is there.
     """
     due: list[tuple[float, int, str, int]] = []
-    sizes: dict[str, int] = {}
+    before, its_size = "", 0
     for number in range(many):
         size = int(700 * MB * rng.lognormvariate(0, 0.5))
         name = f"job:{kind}-{number}/out.root"
-        sizes[name] = size
         yield name, size, False
         if kind == "W3":
             if number % 2:
                 at = number + rng.expovariate(1 / 20)
-                due += [(at, number, name, size), (at, number, before, sizes[before])]
-            before = name
+                due += [(at, number, name, size), (at, number, before, its_size)]
+            before, its_size = name, size
         else:
             for _ in range(2 if kind == "W2" else 1):
                 due.append((number + rng.expovariate(1 / 20), number, name, size))
         due.sort()
         while due and due[0][0] <= number:
-            _, _, read, its_size = due.pop(0)
-            yield read, its_size, True
-    for _, _, read, its_size in due:
-        yield read, its_size, True
+            _, _, read, bytes_read = due.pop(0)
+            yield read, bytes_read, True
+    for _, _, read, bytes_read in due:
+        yield read, bytes_read, True
 
 
 def zipf(exponent: float, many: int, rng: random.Random, scans: float = 0.0) -> Iterator[Access]:
