@@ -18,7 +18,7 @@ def test_thousands_of_look_ups_a_second() -> None:
     """Each with a hard link into a job's folder and with all that letting go of it again needs."""
     found = look_ups(2000, 0.5)
     assert found["gives_a_second"] > 2000
-    assert found["finds_a_second"] > 200_000
+    assert found["finds_a_second"] > 50_000
 
 
 @pytest.mark.ledger("P3-21")
