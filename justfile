@@ -141,6 +141,7 @@ bench-smoke:
     BENCH_SMOKE=1 just bench rules --rules 1000 --decisions 200 --added 3
     BENCH_SMOKE=1 just bench replay --incidents 1000 --store sqlite
     just bench staging --smoke
+    just bench cache --quick
     BENCH_SMOKE=1 just bench pilots simulate --seeds 1 --no-keep
 
 # A new user's first ten minutes: the README's commands in a clean environment.

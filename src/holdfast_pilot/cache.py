@@ -116,10 +116,7 @@ class Cache:
             self._drop_spoiled(found, file)
             return False
         try:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(target)
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            link_or_copy(self.area.place(found), target)
+            _link_to(self.area.place(found), target)
         except OSError as error:
             log.warning("a cached file could not be linked into a job's folder: %s", error)
             return False
@@ -324,11 +321,15 @@ class Cache:
         Files that a neighbour has too free nothing when they go, so only others are chosen.
         """
         over = self.host_used + size - self._book.capacity
-        short = self.settings.keep - self.area.free_space()
+        short = self._shortage()
         if max(over, short) <= 0:
             return True
         self._remove(self._book.free(max(over, short), lambda key: key not in self._others and key != newcomer))
-        return self.area.free_space() >= self.settings.keep
+        return self._shortage() <= 0
+
+    def _shortage(self) -> int:
+        """What the disk lacks of the space that a running job needs."""
+        return self.settings.keep - self.area.free_space() if self.settings.keep else 0
 
     def trim(self) -> None:
         """Come back to the space there is, after it became less or a job let go of what was too much."""
@@ -393,3 +394,15 @@ class Cache:
     def close(self) -> None:
         """The pilot ends; its area goes, and neighbours keep what they have linked."""
         self.area.close()
+
+
+def _link_to(place: str, target: str) -> None:
+    """Link a file to where a job wants it; mostly its folder is there and the name is free."""
+    try:
+        link_or_copy(place, target)
+    except FileExistsError:
+        os.unlink(target)
+        link_or_copy(place, target)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        link_or_copy(place, target)
