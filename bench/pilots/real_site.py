@@ -183,7 +183,8 @@ def _storage(folder: Path, storage: Storage, processes: list[subprocess.Popen[by
     process = subprocess.Popen(words, stdout=subprocess.PIPE, preexec_fn=libc.die_with_parent)
     processes.append(process)
     assert process.stdout is not None
-    return process.stdout.readline().decode().strip()
+    with process.stdout as told:  # its address is all that it says
+        return told.readline().decode().strip()
 
 
 async def _answers(client: httpx.AsyncClient) -> bool:
