@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -16,6 +17,7 @@ from holdfast_pilot.announcement import announce
 from holdfast_pilot.cache import CacheSettings
 from holdfast_pilot.cache_policy import POLICIES
 from holdfast_pilot.control_group import usable_memory
+from holdfast_pilot.control_leaf import find_parent
 from holdfast_pilot.environment import Place, look_around
 from holdfast_pilot.lifetime import batch_job_name, least, told_by_batch_system
 from holdfast_pilot.payload import Surroundings
@@ -87,6 +89,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--batch-job", metavar="ID", help="the batch system's name for this pilot (its own)")
     add("--grace", type=float, default=10.0, metavar="S", help="between SIGTERM and SIGKILL of a payload (10)")
+    add(
+        "--cgroup",
+        default="auto",
+        metavar="DIR",
+        help="control group under which each payload gets its own; `auto`: this pilot's, if it may; `off`: none (auto)",
+    )
+    add("--apptainer", default="apptainer", metavar="NAME", help="the program that runs containers (apptainer)")
     add(
         "--claim-wait",
         type=float,
@@ -192,6 +201,7 @@ def _place(arguments: argparse.Namespace) -> Place:
         script_seconds=arguments.check_wait,
         skew=arguments.clock_skew,
         server_wait=arguments.server_wait,
+        cgroup="" if arguments.cgroup in ("auto", "off") else os.path.realpath(arguments.cgroup),
     )
 
 
@@ -211,6 +221,13 @@ def _unfit(arguments: argparse.Namespace, token: str) -> bool:
         }
         announce(place.ring, token, told, findings)
     return bool(findings)
+
+
+def _groups(named: str) -> str:
+    """The control group under which payloads get their own; empty for none."""
+    if named == "off":
+        return ""
+    return find_parent() if named == "auto" else os.path.realpath(named)
 
 
 def _settings(arguments: argparse.Namespace, token: str) -> Settings:
@@ -238,7 +255,11 @@ def _settings(arguments: argparse.Namespace, token: str) -> Settings:
         ca_file=arguments.ca_file,
         cache=_cache_settings(arguments),
         share=arguments.share,
-        surroundings=Surroundings(grace=arguments.grace),
+        surroundings=Surroundings(
+            grace=arguments.grace,
+            groups=_groups(arguments.cgroup),
+            apptainer=shutil.which(arguments.apptainer) or "",
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from typing import Callable
 
 from holdfast_pilot.clock import steady
 from holdfast_pilot.control_group import usable_memory
+from holdfast_pilot.control_leaf import check_parent
 from holdfast_pilot.payload import clean_variables
 from holdfast_pilot.process_end import wait_and_end
 from holdfast_pilot.server_link import NETWORK_ERRORS, Server, ServerRing
@@ -46,6 +47,7 @@ class Place:
     script_seconds: float = 60.0
     skew: float = 300.0
     server_wait: float = 120.0
+    cgroup: str = ""  # the control group that was named for payloads
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,10 @@ def _memory(place: Place) -> str:
     return ""
 
 
+def _cgroup(place: Place) -> str:
+    return check_parent(place.cgroup) if place.cgroup else ""
+
+
 def _commands(place: Place) -> str:
     missing = [name for name in place.needs if shutil.which(name) is None]
     return f"not on the PATH: {', '.join(missing)}" if missing else ""
@@ -227,6 +233,7 @@ CHECKS = (
     Check("scratch", _scratch),
     Check("outputs", _outputs),
     Check("memory", _memory),
+    Check("cgroup", _cgroup),
     Check("commands", _commands),
     Check("site-check", _scripts),
     Check("server", _server),

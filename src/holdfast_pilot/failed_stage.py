@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TypedDict
 
 from holdfast_pilot.outputs import OutputFailedError, OutputMissingError
+from holdfast_pilot.payload import NoContainerError
 from holdfast_pilot.slot_end import STAGING_IN, STAGING_OUT, STOPPED, WENT_FOR, symbol
 from holdfast_pilot.staging import StagingError
 
+NO_CONTAINER = "no-container"
+"""The error of a claim that wants a container where none can be run."""
 BAD_CLAIM = "bad-claim"
 """The error of a claim that cannot be run as it is written."""
 
@@ -35,7 +38,10 @@ def staging_facts(error: StagingError) -> Facts:
 
 def start_facts(error: Exception) -> Facts:
     """What is needed before the payload starts could not be made: its folder, or sense of its claim."""
-    name, file = (symbol(error), "folder") if isinstance(error, OSError) else (BAD_CLAIM, "")
+    if isinstance(error, NoContainerError):
+        name, file = NO_CONTAINER, "program"
+    else:
+        name, file = (symbol(error), "folder") if isinstance(error, OSError) else (BAD_CLAIM, "")
     return {"reason": "start-failed", "stage": STAGING_IN, "words": str(error), "error": name, "file": file}
 
 

@@ -12,7 +12,6 @@ Requests come as lines of JSON: ``start``, ``stop``, ``lease``, and ``limit``, w
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import selectors
@@ -24,108 +23,18 @@ from typing import Any
 
 from holdfast_pilot import libc
 from holdfast_pilot.clock import steady
+from holdfast_pilot.control_leaf import make_leaf
+from holdfast_pilot.guard_run import FAULT_TAIL_BYTES, TAIL_BYTES, Run
 from holdfast_pilot.kernel_kills import oom_kills
+from holdfast_pilot.payload_start import become_payload, start_error
 from holdfast_pilot.process_tree import children_of, claim_of
 
-TAIL_BYTES = 8 * 1024
-FAULT_TAIL_BYTES = 16 * 1024  # of a payload that failed: why it did may stand a long trace before the end
 _READ = 65536
 _LEASE_GRACE = 2.0  # a server frees an orphan no sooner than ten seconds after its lease
 _LINGER = 5.0  # how long an end waits for killed members of its group to be gone
 
 
-class _Run:
-    """One payload while it lives, and until its last process is gone."""
-
-    def __init__(self, request: dict[str, Any], pid: int, output: int, exec_error: int) -> None:
-        self.claim: str = request["claim"]
-        self.grace: float = request["grace"]
-        self.external: bool = request["external"]
-        self.folder: str = request["folder"]
-        self.oom_kills = oom_kills()
-        self.log_path: str = request["log"]
-        self.log_cap: int = request["log_cap"]
-        self.pid = pid
-        self.output = output
-        self.exec_error = exec_error
-        self.started = time.time()
-        self.began = steady()
-        wall = request["wall"]
-        self.wall_until: float | None = None if wall is None else self.began + wall
-        self.kill_at: float | None = None
-        self.stopped_for = ""
-        self.log_file = -1
-        self.log_bytes = 0
-        self.tail = bytearray()
-        self.end: dict[str, Any] | None = None
-        self.linger_until = 0.0
-
-    def keep(self, data: bytes) -> None:
-        """Add output to the log, up to its cap, and to the tail, which is always the newest."""
-        room = self.log_cap - self.log_bytes
-        self.log_bytes += len(data)
-        self.tail += data
-        if len(self.tail) > 2 * FAULT_TAIL_BYTES:
-            del self.tail[:-FAULT_TAIL_BYTES]
-        if room <= 0:
-            return
-        # A full disk must not stop the payload: the tail is still there.
-        with contextlib.suppress(OSError):
-            if self.log_file < 0:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW
-                self.log_file = os.open(self.log_path, flags, 0o600)
-            os.write(self.log_file, data[:room])
-            if len(data) >= room:
-                os.write(self.log_file, b"\n[the log is cut here: it reached %d bytes]\n" % self.log_cap)
-
-    def note(self, text: str) -> None:
-        """Say in the log what was done to the payload."""
-        self.keep(f"\n[pilot: {text}]\n".encode())
-
-    def close(self) -> None:
-        for descriptor in (self.output, self.exec_error, self.log_file):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self.output = self.exec_error = self.log_file = -1
-
-
-def _become_payload(request: dict[str, Any], guard: int, output: int, exec_error: int) -> None:
-    """Turn the freshly forked child into the payload; returns only by ``os._exit``."""
-    part = "folder"
-    try:
-        os.setsid()
-        libc.die_with_parent()
-        if os.getppid() != guard:
-            os._exit(127)  # the guard died before the line above
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)  # Python ignores these two, and a payload would inherit that
-        _offer_to_oom_killer()
-        source = os.open(request["stdin"] or os.devnull, os.O_RDONLY)
-        os.dup2(source, 0)
-        os.dup2(os.open(request["stdout"], os.O_WRONLY) if request["stdout"] else output, 1)
-        os.dup2(output, 2)
-        os.chdir(request["folder"])
-        part = "program"
-        # A stop that came since the fork has been waiting and takes effect here.
-        signal.pthread_sigmask(signal.SIG_SETMASK, set())
-        os.execvpe(request["argv"][0], request["argv"], request["environment"])  # noqa: S606
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.write(exec_error, json.dumps(_start_error(error, part)).encode())
-    finally:
-        os._exit(127)
-
-
-def _start_error(error: BaseException, part: str) -> dict[str, str]:
-    number = error.errno if isinstance(error, OSError) else None
-    return {
-        "start_error": str(error)[:500],
-        "start_symbol": errno.errorcode.get(number or 0, ""),
-        "start_part": part,
-    }
-
-
-def _send_signal(run: _Run, number: int) -> None:
+def _send_signal(run: Run, number: int) -> None:
     """Signal a payload's group, or the payload alone while it has not made its group yet."""
     try:
         os.killpg(run.pid, number)
@@ -144,14 +53,6 @@ def _disk_left(folder: str) -> int | None:
     return room.f_bavail * room.f_frsize
 
 
-def _offer_to_oom_killer() -> None:
-    """When memory runs out, the payload goes before its guard and its pilot."""
-    with contextlib.suppress(OSError):
-        adjustment = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-        os.write(adjustment, b"500")
-        os.close(adjustment)
-
-
 class Guard:
     """The loop over requests, outputs, deaths and deadlines."""
 
@@ -159,7 +60,7 @@ class Guard:
         self._link = link
         self._inbox = b""
         self._outbox = bytearray()
-        self._runs: dict[int, _Run] = {}  # by process id, until the end is told
+        self._runs: dict[int, Run] = {}  # by process id, until the end is told
         self._lease_until: float | None = None
         self._selector = selectors.DefaultSelector()
         self._alive = True
@@ -216,6 +117,7 @@ class Guard:
 
     def _start(self, request: dict[str, Any]) -> None:
         pipes: list[int] = []
+        leaf = make_leaf(request["group"], memory=request["memory"])
         try:
             pipes += os.pipe()
             pipes += os.pipe()
@@ -223,19 +125,21 @@ class Guard:
         except OSError as error:
             for descriptor in pipes:
                 os.close(descriptor)
-            self._tell({"event": "end", "claim": request["claim"], **_start_error(error, "process")})
+            if leaf is not None:
+                leaf.remove()
+            self._tell({"event": "end", "claim": request["claim"], **start_error(error, "process")})
             return
         output, output_in, exec_error, exec_error_in = pipes
         if pid == 0:
-            _become_payload(request, self._pid, output_in, exec_error_in)
+            become_payload(request, self._pid, output_in, exec_error_in, leaf)
         os.close(output_in)
         os.close(exec_error_in)
         os.set_blocking(output, False)
-        run = self._runs[pid] = _Run(request, pid, output, exec_error)
+        run = self._runs[pid] = Run(request, pid, output, exec_error, leaf)
         self._selector.register(output, selectors.EVENT_READ, lambda _: self._on_output(run))
         self._tell({"event": "started", "claim": run.claim, "pid": pid})
 
-    def _on_output(self, run: _Run) -> bool:
+    def _on_output(self, run: Run) -> bool:
         """Take what the payload has written; false when there is no more for now."""
         if run.output < 0:
             return False  # its end was dealt with earlier in the same round
@@ -273,7 +177,7 @@ class Guard:
         for run in [run for run in self._runs.values() if run.end is not None]:
             self._finish_if_gone(run)
 
-    def _on_leader_death(self, run: _Run) -> None:
+    def _on_leader_death(self, run: Run) -> None:
         # The leader is still a zombie here, so its group's number cannot belong to anyone else.
         with contextlib.suppress(OSError):
             os.killpg(run.pid, signal.SIGKILL)
@@ -296,25 +200,32 @@ class Guard:
         said = os.read(run.exec_error, 4096)
         if said:
             run.end.update(json.loads(said))
+        if run.leaf is not None:
+            run.end["peak_memory"] = run.leaf.peak() or run.end["peak_memory"]
         if status:
             run.end["disk_left"] = _disk_left(run.folder)
             run.end["oom_kills"] = self._oom_kills(run, killed=killed and os.WTERMSIG(status) == signal.SIGKILL)
         run.linger_until = steady() + _LINGER
         self._sweep()
 
-    def _oom_kills(self, run: _Run, *, killed: bool) -> int | None:
-        """The kernel's kills while it ran. They may be a neighbour's, unless it was alone or was killed itself."""
+    def _oom_kills(self, run: Run, *, killed: bool) -> int | None:
+        """The kernel's kills while it ran. Without a group of its own they may be a neighbour's, unless it was alone or was
+        killed itself."""
+        if run.leaf is not None:
+            return run.leaf.oom_kills()
         count = oom_kills()
         if count is None or run.oom_kills is None or not (killed or len(self._runs) == 1):
             return None
         return max(0, count - run.oom_kills)
 
-    def _finish_if_gone(self, run: _Run) -> None:
+    def _finish_if_gone(self, run: Run) -> None:
         """Tell the end once nothing of the payload can still write, or after a bounded wait."""
         with contextlib.suppress(OSError):
             os.killpg(run.pid, signal.SIGKILL)
             if steady() < run.linger_until:
                 return
+        if run.leaf is not None and not run.leaf.remove() and steady() < run.linger_until:
+            return  # something that left the session is still in the group; it has just been killed
         assert run.end is not None  # noqa: S101
         if run.output >= 0:
             self._selector.unregister(run.output)
@@ -338,7 +249,7 @@ class Guard:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
 
-    def _stop(self, run: _Run, why: str, grace: float) -> None:
+    def _stop(self, run: Run, why: str, grace: float) -> None:
         if run.end is not None or run.kill_at is not None:
             return
         run.stopped_for = why
@@ -347,7 +258,7 @@ class Guard:
         for number in (signal.SIGTERM, signal.SIGCONT):
             _send_signal(run, number)
 
-    def _deadlines(self, run: _Run) -> list[float]:
+    def _deadlines(self, run: Run) -> list[float]:
         if run.end is not None:
             return [min(run.linger_until, steady() + 0.02)]
         if run.kill_at is not None:
@@ -396,6 +307,8 @@ class Guard:
         for run in self._runs.values():
             with contextlib.suppress(OSError):
                 os.killpg(run.pid, signal.SIGKILL)
+            if run.leaf is not None:
+                run.leaf.kill()
         give_up = steady() + 2 * _LINGER
         while steady() < give_up:
             for pid in children_of(self._pid):
@@ -406,7 +319,10 @@ class Guard:
                 if os.waitpid(-1, os.WNOHANG)[0] == 0:
                     time.sleep(0.005)
             except ChildProcessError:
-                return
+                break
+        for run in self._runs.values():
+            if run.leaf is not None:
+                run.leaf.remove()
 
 
 def main() -> None:

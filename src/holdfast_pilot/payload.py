@@ -7,10 +7,14 @@ the ``HOLDFAST_`` ones. Nothing of the pilot's environment passes, so its token 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from dataclasses import dataclass, field
 from typing import Any
+
+from holdfast_pilot.container import in_container
+from holdfast_pilot.control_leaf import leaf_of
 
 LOG_CAP = 64 * 1024 * 1024
 
@@ -21,6 +25,10 @@ _SAFE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,199}")
 
 class BadClaimError(Exception):
     """The claim cannot be run as it is written."""
+
+
+class NoContainerError(Exception):
+    """The claim wants a container, and this machine cannot run any."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +56,18 @@ class ClaimedJob:
     )  # the storage element for outputs, if not the pilot's folder
     warm: bool = False  # a call of a function, for a runner that is kept
     free: int = 0  # bytes of the disk that are made free first: there was no room the last time
+    container: str = ""  # the image that its command runs in; empty for none
 
     @property
     def fence(self) -> str:
         """The fencing token a receiver of effects may compare: generation, then attempt."""
         return f"{self.generation}.{self.attempt}"
+
+    @property
+    def memory(self) -> int:
+        """The bytes of memory that it asked for; 0 when it did not say."""
+        amount = self.resources.get("memory")
+        return math.ceil(amount) if isinstance(amount, (int, float)) and amount > 0 else 0
 
     @property
     def wall(self) -> float | None:
@@ -94,6 +109,7 @@ def read_claim(document: dict[str, Any]) -> ClaimedJob:
             outputs_to=_record(document.get("outputs_to")),
             warm=specification.get("runner") == "warm",
             free=int(document.get("free") or 0),
+            container=str(specification.get("container") or ""),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadClaimError(f"a claim without a usable name: {error!r}") from error
@@ -114,6 +130,8 @@ class Payload:
     log_cap: int = LOG_CAP
     stdin: str = ""  # the file it reads from; nothing unless named
     stdout: str = ""  # the file its output goes to instead of the log
+    group: str = ""  # the control group to make for it; none unless named
+    memory: int = 0  # the bytes that it is kept to in its group; no limit when 0
 
 
 @dataclass(frozen=True)
@@ -142,6 +160,8 @@ class Surroundings:
 
     grace: float = 10.0
     log_cap: int = LOG_CAP
+    groups: str = ""  # the control group under which each payload gets one of its own; empty for none
+    apptainer: str = ""  # the program that runs containers here; empty for none
     inherited: dict[str, str] = field(default_factory=lambda: clean_variables())
 
 
@@ -193,16 +213,25 @@ def make_payload(job: ClaimedJob, folder: str, log: str, surroundings: Surroundi
     argv = [fill_in(word, job) for word in job.command]
     if not argv[0] or any("\0" in word for word in argv):
         raise BadClaimError("the command has an empty name or a zero byte in it")
+    environment = _environment(job, folder, surroundings)
+    if job.container:
+        if not surroundings.apptainer:
+            raise NoContainerError(f"it wants the container {job.container}, and there is no apptainer on this machine")
+        argv, environment = in_container(
+            surroundings.apptainer, job.container, argv, environment, folder=folder, own=surroundings.inherited
+        )
     return Payload(
         claim=job.claim,
         argv=argv,
-        environment=_environment(job, folder, surroundings),
+        environment=environment,
         folder=folder,
         log=log,
         wall=job.wall,
         grace=surroundings.grace,
         external=job.external,
         log_cap=surroundings.log_cap,
+        group=leaf_of(surroundings.groups, job.claim),
+        memory=job.memory,
     )
 
 

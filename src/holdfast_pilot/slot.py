@@ -16,7 +16,15 @@ from holdfast_pilot.outputs import (
     as_document,
     check_patterns,
 )
-from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings, make_payload, safe_part
+from holdfast_pilot.payload import (
+    BadClaimError,
+    ClaimedJob,
+    NoContainerError,
+    Outcome,
+    Surroundings,
+    make_payload,
+    safe_part,
+)
 from holdfast_pilot.slot_end import EXECUTING, STOPPED, TOLD_TO_STOP, WENT_FOR, make_end, unbegun, with_cleanup
 from holdfast_pilot.staging import StagingError, StoppedError, most_telling
 from holdfast_pilot.warm_calls import WarmCalls
@@ -194,7 +202,7 @@ class Slot(threading.Thread):
             return make_end(job, Outcome(), reason=reason, host=self._host)
         except StagingError as error:
             return make_end(job, Outcome(), host=self._host, **staging_facts(error))
-        except (BadClaimError, OSError) as error:
+        except (BadClaimError, NoContainerError, OSError) as error:
             return make_end(job, Outcome(), host=self._host, **start_facts(error))
         if not self._enough_time(job.wall):
             # It waited for others or for its inputs, and what is left is not enough for it any more.

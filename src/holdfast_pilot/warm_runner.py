@@ -16,6 +16,7 @@ import uuid
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
 
+from holdfast_pilot.control_leaf import leaf_of
 from holdfast_pilot.guard_link import NO_GUARD, Waiting
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Payload, Surroundings, as_text
 from holdfast_pilot.runner import TURN_FILE, TURNS
@@ -83,6 +84,8 @@ class WarmRunner:
             log_cap=surroundings.log_cap,
             stdin=calls,
             stdout=answers,
+            group=leaf_of(surroundings.groups, self.name),
+            memory=job.memory,
         )
         if not guard.start(payload, self._waiting):
             self._waiting.end(Outcome(stopped_for=NO_GUARD))

@@ -148,3 +148,14 @@ async def test_a_store_that_does_not_answer_is_told_as_503(domain: Domain, tenan
         await until(accepted, "the store to be reached again")
         await alone.refresh()
         assert (await ada.get("/v1/jobs/counts")).json()["counts"] == {"available": 2}
+
+
+async def test_a_container_is_kept_and_given_to_the_pilot(local: RunningServer, tenant: str) -> None:
+    ada = local.person("submitter", tenant=tenant)
+    await submit_one(ada, container="docker://debian:12")
+    pilot = await ScriptedPilot.register(local, tenant)
+    claim = await pilot.claim_one()
+    assert claim["specification"]["container"] == "docker://debian:12"
+    for wrong in ({"container": "--bind=/"}, {"container": "a b"}, {"container": "a.sif", "runner": "warm"}):
+        body = {"specification": {"command": ["true"]} | wrong, "jobs": [{}]}
+        problem(await ada.post("/v1/jobs", json=body), 422)

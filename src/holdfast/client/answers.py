@@ -120,6 +120,7 @@ class SpecificationJson(TypedDict):
     outputs: NotRequired[list[str]]
     effects: NotRequired[str]
     runner: NotRequired[str]
+    container: NotRequired[str]
     max_attempts: NotRequired[int]
     retry_wait: NotRequired[int]
     when_exhausted: NotRequired[str]

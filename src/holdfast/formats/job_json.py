@@ -274,6 +274,7 @@ def specification_to_json(spec: Specification) -> Json:
         **({"named_outputs": dict(spec.named_outputs)} if spec.named_outputs else {}),
         "effects": spec.effects.value,
         "runner": spec.runner.value,
+        **({"container": spec.container} if spec.container else {}),
         "retry": retry_to_json(spec.retry),
     }
 
@@ -281,7 +282,7 @@ def specification_to_json(spec: Specification) -> Json:
 _SPEC_KNOWN = frozenset(
     {
         "id", "tenant", "name", "command", "environment", "resources", "inputs", "staging", "outputs", "named_outputs",
-        "effects", "runner", "retry",
+        "effects", "runner", "container", "retry",
     }
 )  # fmt: skip
 
@@ -300,6 +301,7 @@ def specification_from_json(data: Mapping[str, Any]) -> Specification:
         named_outputs=data.get("named_outputs", {}),
         effects=Effects(data["effects"]),
         runner=Runner(data.get("runner", Runner.PROCESS)),
+        container=data.get("container", ""),
         retry=retry_from_json(data["retry"]),
         extra={key: value for key, value in data.items() if key not in _SPEC_KNOWN},
     )

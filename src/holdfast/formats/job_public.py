@@ -107,5 +107,6 @@ def specification_public(spec: Specification) -> Json:
         "max_attempts": spec.retry.max_attempts,
         "retry_wait": spec.retry.wait,
         "when_exhausted": spec.retry.when_exhausted.value,
+        **({"container": spec.container} if spec.container else {}),
         **({MEET: spec.extra[MEET]} if MEET in spec.extra else {}),
     }

@@ -219,6 +219,7 @@ class SpecificationOut(Out):
     retry_wait: int
     when_exhausted: Literal["fail", "hold"]
     meet: MeetOut | None = None
+    container: str = ""
 
 
 class LineOut(Out):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from holdfast.domain.pilots.enrolment import LONGEST
 
@@ -81,6 +81,13 @@ class SpecificationIn(Model):
     retry_wait: int = Field(default=0, ge=0, le=86_400)
     when_exhausted: Literal["fail", "hold"] = "fail"
     meet: MeetIn | None = None
+    container: Annotated[str, Field(max_length=1000, pattern=r"^([A-Za-z0-9/][^\x00-\x20\x7f]*)?$")] = ""
+
+    @model_validator(mode="after")
+    def _calls_have_no_container(self) -> SpecificationIn:
+        if self.container and self.runner == "warm":
+            raise ValueError("a call of a function cannot run in a container; name one for a process")
+        return self
 
 
 class JobIn(Model):

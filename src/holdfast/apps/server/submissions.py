@@ -33,6 +33,8 @@ def resources_from(given: ResourcesIn, wall: float | None = None) -> Resources:
 def specification_from(given: SpecificationIn, tenant: str) -> Specification:
     content = given.model_dump(mode="json")
     meet = content.pop("meet")
+    if not content["container"]:
+        del content["container"]  # its id is what it was before there were any
     return Specification(
         id=specification_named(tenant, content | ({MEET: meet} if meet else {})),
         tenant=tenant,
@@ -45,6 +47,7 @@ def specification_from(given: SpecificationIn, tenant: str) -> Specification:
         outputs=tuple(given.outputs),
         effects=Effects(given.effects),
         runner=Runner(given.runner),
+        container=given.container,
         retry=RetryPolicy(given.max_attempts, given.retry_wait, WhenExhausted(given.when_exhausted)),
         extra={MEET: meet} if meet else {},
     )

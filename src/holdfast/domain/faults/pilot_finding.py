@@ -108,6 +108,10 @@ _BAD_CLAIM = _Known(
     "It was asked for something that cannot be run as it is written.", "Mend its command, its environment or its outputs.",
 )  # fmt: skip
 
+_NO_CONTAINER = _Known(
+    Cause.NODE, Retry.ELSEWHERE,
+    "It wants a container, and there is no Apptainer on this host.", "Install it there, or let pilots check for it with --needs apptainer; elsewhere the job may go well.",
+)  # fmt: skip
 _NO_ROAD = _Known(
     Cause.NETWORK, Retry.SAME,
     "The host that has an input could not be reached.", "It mostly passes; if not, look at the way to it and whether it runs.",
@@ -223,6 +227,8 @@ def _by_error(reason: str, error: str, file: str) -> _Known | None:
     if reason == "start-failed":
         if error == "bad-claim":
             return _BAD_CLAIM
+        if error == "no-container":
+            return _NO_CONTAINER
         return (_PROGRAM if file == "program" else _FOLDER).get(error)
     return None
 

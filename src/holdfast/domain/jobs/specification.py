@@ -67,6 +67,8 @@ class Specification:
     """Of a task's jobs: the pattern by the name that other tasks use, with `{name}` where a job's parameter stands."""
     effects: Effects = Effects.INTERNAL
     runner: Runner = Runner.PROCESS
+    container: str = ""
+    """The image that the command runs in; empty for none."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     extra: Mapping[str, object] = field(default_factory=dict)
     """Fields that a newer writer put there."""
