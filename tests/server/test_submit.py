@@ -8,6 +8,7 @@ from typing import Any
 from tests.server.asks import problem, read, story, submit, submit_one
 from tests.server.line import line_to_store
 from tests.server.running import Domain, RunningServer, until
+from tests.server.scripted_pilot import ScriptedPilot
 from tests.server.store_room import far
 
 TWO = {"specification": {"command": ["true"]}, "jobs": [{"name": "one"}, {"name": "two"}]}
