@@ -212,7 +212,7 @@ async def test_a_pilot_runs_one_job_at_a_time_and_shows_it(own_domain: Domain, t
 @pytest.mark.ledger("P3-13")
 async def test_completion_is_told_at_once(own_domain: Domain, tenant: str, tmp_path: Path) -> None:
     """Section I: a batch system's own word on a job's end comes by polling, here the pilot tells it. The lease is a minute and
-    beats come every twenty seconds, so nothing but the pilot's own word can bring an end within a second of the exit."""
+    beats come every twenty seconds, so nothing but the pilot's own word can bring an end within seconds of the exit."""
     async with house_of(own_domain, tenant, tmp_path) as house:
         house.pilot(secret=await house.secret())
         warm = await submit_one(house.person)
@@ -223,7 +223,7 @@ async def test_completion_is_told_at_once(own_domain: Domain, tenant: str, tmp_p
             job = await submit_one(house.person, command=["sh", "-c", script])
             await house.ended(job)
             delays.append(time.time() - float((tmp_path / str(place)).read_text()))
-        assert sorted(delays)[2] < 1.0, delays
+        assert sorted(delays)[2] < 3.0, delays
 
 
 @pytest.mark.parametrize("how", ["signal", "order"])
