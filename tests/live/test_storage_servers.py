@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -231,18 +232,20 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path, own: str, small_disk: Path, 
 
 
 @pytest.fixture
-def own_xrootd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def own_xrootd() -> Iterator[dict[str, str]]:
     """An XRootD server that this test may kill."""
     address("HOLDFAST_TEST_XROOTD")
-    state = tmp_path_factory.mktemp("servers")
-    for place in (state, *state.parents[:2]):
-        place.chmod(0o755)
+    state = Path(
+        tempfile.mkdtemp(prefix="holdfast-servers-")
+    )  # a test's own folder is closed to the user that servers run as
+    state.chmod(0o755)
     environment = {**os.environ, "HOLDFAST_SERVERS_DIR": str(state)}
     subprocess.run(
         [SERVERS, "start", "xrootd", "--port", str(random.randint(20000, 30000))], env=environment, check=True
     )
     yield environment
-    subprocess.run([SERVERS, "stop"], env=environment, check=False)  # a test may have killed it
+    subprocess.run([SERVERS, "stop"], env=environment, check=True)
+    shutil.rmtree(state)
 
 
 def test_a_server_that_is_not_there(tmp_path: Path, folder: Path, own_xrootd: dict[str, str]) -> None:
