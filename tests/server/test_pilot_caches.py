@@ -329,6 +329,7 @@ async def test_a_file_comes_from_another_host_of_the_site(site: Site) -> None:
     assert not set(site.inodes("one").values()) & set(site.inodes("two").values())
 
 
+@pytest.mark.slow
 @pytest.mark.ledger("P3-17")
 async def test_a_dead_peer_costs_a_moment_and_not_the_job(site: Site) -> None:
     content = os.urandom(100_000)
