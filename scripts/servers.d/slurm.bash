@@ -11,7 +11,7 @@ slurm_mysql() { mariadb --no-defaults -S "$STATE/slurm/db/my.sock" "$@"; }
 
 install_slurm() {
   local missing=() pair
-  for pair in slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge slurmdbd:slurmdbd mariadbd:mariadb-server socat:socat; do
+  for pair in slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge slurmdbd:slurmdbd mariadbd:mariadb-server socat:socat ip:iproute2; do
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
   done
   [ ${#missing[@]} = 0 ] || apt_install "${missing[@]}"
