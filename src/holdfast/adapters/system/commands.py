@@ -36,7 +36,7 @@ class SystemCommands:
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
-                stdin=asyncio.subprocess.PIPE,
+                stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env=environment,
@@ -55,7 +55,7 @@ class SystemCommands:
             await _end(process)
 
     async def _talk(self, process: asyncio.subprocess.Process, given: bytes) -> Ran:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - all are pipes
+        assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - both are pipes
         told = asyncio.create_task(_tell(process.stdin, given))
         try:
             out, err = await asyncio.gather(_read(process.stdout, self.most), _read(process.stderr, self.most))
@@ -65,8 +65,11 @@ class SystemCommands:
         return Ran(await process.wait(), out.decode(errors="replace"), err.decode(errors="replace"))
 
 
-async def _tell(stream: asyncio.StreamWriter, given: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+async def _tell(stream: asyncio.StreamWriter | None, given: bytes) -> None:
+    if stream is None:
+        return
+    # A program that ended before it read all: asyncio says so by an error of the pipe, uvloop by a RuntimeError of its own.
+    with contextlib.suppress(OSError, RuntimeError):
         stream.write(given)
         await stream.drain()
         stream.close()
