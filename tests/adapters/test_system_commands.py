@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.system.commands import PacedCommands, SystemCommands
@@ -18,6 +21,23 @@ from holdfast.ports.errors import Permanent, Transient
 async def test_what_a_program_says_and_how_it_ended() -> None:
     ran = await SystemCommands().run(["sh", "-c", "cat; echo bad >&2; exit 3"], given="hé")
     assert (ran.code, ran.out, ran.err) == (3, "hé", "bad\n")
+
+
+async def _unread() -> list[int]:
+    """So often a program that ends without reading any of the megabyte that it is given."""
+    return [(await SystemCommands().run(["true"], given="x" * 1_000_000, seconds=20)).code for _ in range(20)]
+
+
+async def test_a_program_that_does_not_read_what_it_is_given_is_not_waited_for() -> None:
+    began = time.monotonic()
+    assert await _unread() == [0] * 20
+    assert time.monotonic() - began < 20
+
+
+def test_nor_on_the_loop_that_agents_run_on() -> None:
+    began = time.monotonic()
+    assert uvloop.run(_unread()) == [0] * 20
+    assert time.monotonic() - began < 20
 
 
 async def test_the_environment_is_the_whole_of_it() -> None:
@@ -33,6 +53,15 @@ async def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path
         await SystemCommands().run(["sh", "-c", script], seconds=0.5)
     assert time.monotonic() - began < 20
     await until(lambda: all(gone(int(pid)) for pid in pids.read_text().split()))
+
+
+async def test_a_child_that_went_its_own_way_with_the_pipes_is_not_waited_for(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    began = time.monotonic()
+    with pytest.raises(Transient, match="did not end"):
+        await SystemCommands().run(["sh", "-c", f"setsid sleep 600 & echo $! >{child}; wait"], seconds=0.5)
+    assert time.monotonic() - began < 30
+    os.kill(int(child.read_text()), signal.SIGKILL)
 
 
 def gone(pid: int) -> bool:

@@ -16,6 +16,8 @@ from holdfast.ports.errors import Permanent, Transient
 
 MOST_READ = 16 * 1024 * 1024
 """Bytes of one stream; a queue of 10⁵ jobs is smaller."""
+PIPES_CLOSE = 5.0
+"""Seconds that the pipes of a program that was killed may take to close."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,18 @@ class SystemCommands:
 
     async def _talk(self, process: asyncio.subprocess.Process, given: bytes) -> Ran:
         assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - both are pipes
+        reading = [asyncio.create_task(_read(one, self.most)) for one in (process.stdout, process.stderr)]
         told = asyncio.create_task(_tell(process.stdin, given))
+        ended = asyncio.create_task(process.wait())
         try:
-            out, err = await asyncio.gather(_read(process.stdout, self.most), _read(process.stderr, self.most))
-            await told
+            out, err = await asyncio.gather(*reading)
+            # One that ends before it has read all is not waited for: the pipe to it may never say that it is closed.
+            await asyncio.wait({told, ended}, return_when=asyncio.FIRST_COMPLETED)
+            return Ran(await ended, out.decode(errors="replace"), err.decode(errors="replace"))
         finally:
-            told.cancel()
-        return Ran(await process.wait(), out.decode(errors="replace"), err.decode(errors="replace"))
+            for task in (*reading, told, ended):
+                task.cancel()
+            await asyncio.gather(*reading, told, ended, return_exceptions=True)
 
 
 async def _tell(stream: asyncio.StreamWriter | None, given: bytes) -> None:
@@ -73,7 +80,6 @@ async def _tell(stream: asyncio.StreamWriter | None, given: bytes) -> None:
         stream.write(given)
         await stream.drain()
         stream.close()
-        await stream.wait_closed()
 
 
 async def _read(stream: asyncio.StreamReader, most: int) -> bytes:
@@ -92,7 +98,17 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        # What it still had to say is read away: asyncio counts a process as ended only when its pipes are. One that left a child in
+        # another group, which holds them, is not waited for.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PIPES_CLOSE):
+                await asyncio.gather(*(_read_away(one) for one in (process.stdout, process.stderr) if one is not None))
+                await process.wait()
+
+
+async def _read_away(stream: asyncio.StreamReader) -> None:
+    while await stream.read(1 << 20):
+        pass
 
 
 @dataclass(slots=True)
