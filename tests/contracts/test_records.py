@@ -92,7 +92,7 @@ class TestSpecifications:
             outputs=("*.bam", "a/**"),
             effects=Effects.EXTERNAL,
             retry=RetryPolicy(5, 60, WhenExhausted.HOLD),
-            extra={"container": {"image": "x"}},
+            extra={"of a newer writer": {"image": "x"}},
         )
         await stores.jobs.put_specifications([made])
         assert await stores.jobs.get_specifications([made.id]) == {made.id: made}

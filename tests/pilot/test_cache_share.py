@@ -42,6 +42,16 @@ def ticket(share: CacheShare, name: str = NAME, seconds: int = 60) -> str:
 
 
 def ask(share: CacheShare, name: str, shown: str | None, **headers: str) -> tuple[int, bytes]:
+    """What is answered once there is room: a connection of before may take a moment to be counted as closed."""
+    give_up = time.monotonic() + 20
+    while True:
+        told = ask_once(share, name, shown, **headers)
+        if told[0] != 503 or time.monotonic() > give_up:
+            return told
+        time.sleep(0.05)
+
+
+def ask_once(share: CacheShare, name: str, shown: str | None, **headers: str) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(urlsplit(share.url).netloc, timeout=5)
     try:
         if shown is not None:
@@ -82,7 +92,7 @@ def test_readers_beyond_the_bound_are_sent_away_at_once(share: CacheShare) -> No
     silent = [socket.create_connection(address) for _ in range(2)]
     try:
         end = time.monotonic() + 5
-        while ask(share, NAME, ticket(share))[0] != 503:
+        while ask_once(share, NAME, ticket(share))[0] != 503:
             assert time.monotonic() < end, "both places are taken soon"
     finally:
         for one in silent:

@@ -66,7 +66,7 @@ class Laptop:
 
     def start(self) -> None:
         self.dev = subprocess.Popen([*HOLDFAST, "dev", "--port", str(self.port)], env=self.environment(), cwd=self.home)
-        until(lambda: self.run("pilots", "--patience", "0").stdout.count("alive") > 0)
+        until(lambda: self.run("pilots", "--patience", "0").stdout.count("idle") > 0)
 
     def stop(self) -> None:
         assert self.dev is not None
