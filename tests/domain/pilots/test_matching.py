@@ -78,6 +78,16 @@ def test_wait_for_data_holds_back_only_while_an_idle_pilot_elsewhere_has_the_dat
     assert matching.take("a0", 1) == "job"
 
 
+def test_nobody_waits_for_an_idle_pilot_that_cannot_have_the_job() -> None:
+    """It has the data, and is too small, or has not the time."""
+    matching = two_hosts(C3)
+    matching.cached("b0", [("x", 1)])
+    matching.arrive(Wanted("job", 1, ("x",)), 0)
+    assert matching.take("a0", 0) is None
+    assert matching.take("b0", 0, fits=lambda _job: False) is None
+    assert matching.take("a0", 0) == "job"
+
+
 def test_wait_for_data_ends_after_its_time() -> None:
     matching = two_hosts(C3)
     matching.cached("b0", [("x", 1)])

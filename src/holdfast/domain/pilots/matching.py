@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
+from math import inf
 
 from holdfast.domain.pilots.holdings import Holdings, Key
 from holdfast.domain.pilots.matching_policy import LOOK_AHEAD, MatchingPolicy, Sharing
@@ -319,11 +320,19 @@ class Matching:
                     if common and (found := self._most_bytes(queue, common[:FILES], have, asker, now, fits)):
                         return found
         best = None
+        unfit: list[Waiting] = []
         for kept in (place.held, place.aside):
             for waiting in kept.values():
-                older = best is None or waiting.wanted.age < best.wanted.age
-                if older and waiting.queue is queue and (fits is None or fits(waiting.wanted.job)):
+                if waiting.queue is not queue or (best is not None and waiting.wanted.age >= best.wanted.age):
+                    continue
+                if fits is None or fits(waiting.wanted.job):
                     best = waiting
+                elif kept is place.held:
+                    unfit.append(waiting)
+        for waiting in unfit:
+            # It is kept for someone idle who cannot have it: nobody waits for that.
+            waiting.held_since = -inf
+            self._let_go(waiting)
         return best
 
     def _most_bytes(
