@@ -29,7 +29,7 @@ def slurm() -> SlurmBatch:
 
 @pytest.fixture
 def steering(slurm: SlurmBatch) -> SlurmSteering:
-    return SlurmSteering(slurm.commands, slurm.environment)
+    return SlurmSteering(slurm)
 
 
 def said(*words: str) -> str:

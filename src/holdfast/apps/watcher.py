@@ -42,10 +42,11 @@ def make_watcher(settings: WatcherSettings, client: AsyncHoldfastClient) -> Mend
     spool = ShimSpool(settings.spool)
     spool.prepare()
     commands = PacedCommands(SystemCommands(), SystemClock(), Pace(settings.pace, max(1, int(4 * settings.pace))))
+    slurm = SlurmBatch(commands, os.environ)
     return MendBatchJobs(
         spool,
-        SlurmBatch(commands, os.environ),
-        SlurmSteering(commands, os.environ),
+        slurm,
+        SlurmSteering(slurm),
         RemoteExceptionService(client, settings.engine),
         acting=settings.acting,
         hold=settings.hold,

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from holdfast.ports.errors import Permanent, PortError
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -35,3 +37,15 @@ class Commands(Protocol):
         it should is not known. `Permanent`: there is no such program, or it may not be run.
         """
         ...
+
+
+async def answer_of(
+    commands: Commands, command: Sequence[str], *, environment: Mapping[str, str] | None = None, seconds: float = 30.0
+) -> Ran | None:
+    """What a program says that only reads; None when it came to no end, so that nobody knows. `Permanent`: it cannot be run at all."""
+    try:
+        return await commands.run(command, environment=environment, seconds=seconds)
+    except Permanent:
+        raise
+    except PortError:
+        return None

@@ -19,8 +19,6 @@ from holdfast.ports.exception_service import ExceptionService, Ordered
 from holdfast.ports.job_spool import JobSpool
 from holdfast.services.look_again import look_again
 
-AT_ONCE = 1_000
-"""Jobs whose state is asked for together."""
 AGAIN = frozenset({"restart", "redo", "resubmit"})
 GIVE_UP = frozenset({"force-fail", "remove"})
 ONLY_LOOKS = "whoever looks after this job only looks on"
@@ -66,10 +64,8 @@ class MendBatchJobs:
         for gone in self._reported.keys() - jobs.keys():
             del self._reported[gone]
         self._allowed &= jobs.keys()
-        names = sorted(jobs)
-        for start in range(0, len(names), AT_ONCE):
-            outcomes = await self.reader.outcome(names[start : start + AT_ONCE])
-            await self._judge({jobs[name]: outcomes[name] for name in outcomes})
+        outcomes = await self.reader.outcome(sorted(jobs))
+        await self._judge({jobs[name]: outcomes[name] for name in outcomes})
         await self._obey(jobs)
 
     # -- what became of them -----------------------------------------------------------------------------------

@@ -10,15 +10,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.domain.pilots.batch import FORGOTTEN, OVER, SILENT, BatchId, BatchJob, BatchOutcome, BatchState
-from holdfast.ports.commands import Commands, Ran
-from holdfast.ports.errors import Permanent, PortError, Transient
+from holdfast.domain.pilots.batch import FORGOTTEN, OVER, SILENT, BatchId, BatchJob, BatchOutcome, BatchState, slices
+from holdfast.ports.commands import Commands, Ran, answer_of
+from holdfast.ports.errors import Permanent, Transient
 
 ATTRIBUTES = (
     "ClusterId", "ProcId", "JobBatchName", "JobStatus", "HoldReason", "RemoveReason", "ExitCode", "ExitSignal", "ExitBySignal",
     "RemoteHost", "LastRemoteHost", "NumJobStarts", "JobStartDate", "CompletionDate", "EnteredCurrentStatus",
 )  # fmt: skip
-AT_ONCE = 200
 _STATES = {
     1: (BatchState.WAITING, "IDLE"),
     2: (BatchState.RUNNING, "RUNNING"),
@@ -77,12 +76,7 @@ class HtcondorReader:
         return queue, history
 
     async def _ask(self, command: Sequence[str]) -> Ran | None:
-        try:
-            return await self.commands.run(command, seconds=self.seconds)
-        except Permanent:
-            raise
-        except PortError:
-            return None
+        return await answer_of(self.commands, command, seconds=self.seconds)
 
 
 def _read(ran: Ran | None, *, over: bool) -> dict[str, BatchJob] | None:
@@ -137,8 +131,7 @@ def _age(job: BatchJob) -> tuple[int, int]:
 
 def _slices(names: Collection[str]) -> list[tuple[str, ...]]:
     """Only plain names: they stand in an expression."""
-    every = tuple(dict.fromkeys(names))
-    wrong = [one for one in every if not _PLAIN.match(one)]
+    wrong = [one for one in names if not _PLAIN.match(one)]
     if wrong:
         raise Permanent(f"no name of a batch job: {wrong[0]!r}")
-    return [every[at : at + AT_ONCE] for at in range(0, len(every), AT_ONCE)]
+    return slices(names)

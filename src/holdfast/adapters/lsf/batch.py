@@ -10,12 +10,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from holdfast.domain.pilots.batch import FORGOTTEN, OVER, SILENT, BatchId, BatchJob, BatchOutcome, BatchState
-from holdfast.ports.commands import Commands, Ran
-from holdfast.ports.errors import Permanent, PortError, Transient
+from holdfast.domain.pilots.batch import FORGOTTEN, OVER, BatchId, BatchJob, BatchOutcome, BatchState, slices, told_of
+from holdfast.ports.commands import Commands, Ran, answer_of
+from holdfast.ports.errors import Transient
 
 FIELDS = "jobid stat exit_code exit_reason exec_host pend_reason job_name"
-AT_ONCE = 200
 _STATES = {
     **dict.fromkeys(("PEND", "PSUSP", "WAIT", "PROV"), BatchState.WAITING),
     **dict.fromkeys(("RUN", "USUSP", "SSUSP"), BatchState.RUNNING),
@@ -51,12 +50,8 @@ class LsfReader:
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
         """As the port says."""
         found: dict[BatchId, BatchOutcome] = {}
-        every = tuple(dict.fromkeys(jobs))
-        for at in range(0, len(every), AT_ONCE):
-            some = every[at : at + AT_ONCE]
-            told = await self._jobs(some)
-            for one in some:
-                found[one] = SILENT if told is None else told[one].outcome if one in told else FORGOTTEN
+        for some in slices(jobs):
+            found |= told_of(some, await self._jobs(some))
         return found
 
     async def cancel(self, jobs: Collection[BatchId]) -> None:
@@ -88,12 +83,7 @@ class LsfReader:
         return [BatchJob(one, name, FORGOTTEN) for one in _HISTORY_ID.findall(ran.out)]
 
     async def _ask(self, command: Sequence[str]) -> Ran | None:
-        try:
-            return await self.commands.run(command, seconds=self.seconds)
-        except Permanent:
-            raise
-        except PortError:
-            return None
+        return await answer_of(self.commands, command, seconds=self.seconds)
 
 
 def _job(told: Mapping[str, str]) -> BatchJob:

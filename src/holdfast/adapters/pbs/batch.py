@@ -10,11 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from holdfast.domain.pilots.batch import FORGOTTEN, OVER, SILENT, BatchId, BatchJob, BatchOutcome, BatchState
-from holdfast.ports.commands import Commands, Ran
-from holdfast.ports.errors import Permanent, PortError, Transient
+from holdfast.domain.pilots.batch import OVER, BatchId, BatchJob, BatchOutcome, BatchState, slices, told_of
+from holdfast.ports.commands import Commands, Ran, answer_of
+from holdfast.ports.errors import Transient
 
-AT_ONCE = 200
 _WAITING, _RUNNING, _FINISHED = frozenset("QHWTM"), frozenset("RESUB"), frozenset("FX")
 _BY_SIGNAL = 256
 """Added to the signal that ended a job."""
@@ -47,12 +46,8 @@ class PbsReader:
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
         """As the port says."""
         found: dict[BatchId, BatchOutcome] = {}
-        every = tuple(dict.fromkeys(jobs))
-        for at in range(0, len(every), AT_ONCE):
-            some = every[at : at + AT_ONCE]
-            told = await self._jobs(some)
-            for one in some:
-                found[one] = SILENT if told is None else told[one].outcome if one in told else FORGOTTEN
+        for some in slices(jobs):
+            found |= told_of(some, await self._jobs(some))
         return found
 
     async def cancel(self, jobs: Collection[BatchId]) -> None:
@@ -76,12 +71,7 @@ class PbsReader:
         return {**{name.partition(".")[0]: one for name, one in jobs.items()}, **jobs}
 
     async def _ask(self, command: Sequence[str]) -> Ran | None:
-        try:
-            return await self.commands.run(command, seconds=self.seconds)
-        except Permanent:
-            raise
-        except PortError:
-            return None
+        return await answer_of(self.commands, command, seconds=self.seconds)
 
 
 def _only_unknown(words: str, known: Sequence[str]) -> bool:

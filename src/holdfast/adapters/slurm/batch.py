@@ -19,12 +19,19 @@ from holdfast.adapters.slurm.reading import (
     with_nodes,
 )
 from holdfast.adapters.slurm.words import LATER, NEVER, NOT_SENT, PERHAPS_SENT, one_line, said
-from holdfast.domain.pilots.batch import BatchId, BatchJob, BatchOutcome, BatchState, PilotJob, Refusal, SubmitRefused
-from holdfast.ports.commands import Commands, Ran
-from holdfast.ports.errors import Permanent, PortError, Transient
+from holdfast.domain.pilots.batch import (
+    BatchId,
+    BatchJob,
+    BatchOutcome,
+    BatchState,
+    PilotJob,
+    Refusal,
+    SubmitRefused,
+    slices,
+)
+from holdfast.ports.commands import Commands, Ran, answer_of
+from holdfast.ports.errors import Transient
 
-AT_ONCE = 200
-"""Names or ids in one command: far below what a command line holds."""
 TAKEN_ALONG = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ")
 """What a pilot gets of the agent's own environment; nothing else, for there may be secrets in it."""
 _ID = re.compile(r"^(\d+)(?:;\S*)?$")
@@ -51,7 +58,7 @@ class SlurmBatch:
         """As the port says, by sbatch with the script on its standard input."""
         environment = {**self._own, **job.environment}
         script = f"#!/bin/sh\nexec {shlex.join(job.command)}\n"
-        ran = await self._run(_submission(job), environment=environment, given=script)
+        ran = await self.run(_submission(job), environment=environment, given=script)
         if ran.code == 0:
             words = ran.out.strip().splitlines()
             match = _ID.match(words[-1]) if words else None
@@ -71,15 +78,15 @@ class SlurmBatch:
 
     async def cancel(self, jobs: Collection[BatchId]) -> None:
         """As the port says; one scancel for many."""
-        for some in _slices(jobs):
-            ran = await self._run(["scancel", "--quiet", *some])
+        for some in slices(jobs):
+            ran = await self.run(["scancel", "--quiet", *some])
             if ran.code != 0 and not said(ran.err, ("invalid job id", "already completing or completed")):
                 raise Transient(one_line(ran.err) or f"scancel ended with {ran.code}")
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         """As the port says. The queue first: what leaves it in between is in the accounting by then."""
         found: dict[str, dict[str, BatchJob]] = {}
-        for some in _slices(names):
+        for some in slices(names):
             wanted = set(some)
             queue = await self._queue(["--name=" + ",".join(some)])
             accounting = await self._accounting([f"--name={','.join(some)}", f"--starttime=now-{self.look_back}days"])
@@ -98,7 +105,7 @@ class SlurmBatch:
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
         """As the port says."""
         found: dict[BatchId, BatchOutcome] = {}
-        for some in _slices(jobs):
+        for some in slices(jobs):
             ids = ",".join(some)
             queue = await self._queue([f"--jobs={ids}"])
             accounting = await self._accounting([f"--jobs={ids}"])
@@ -151,16 +158,12 @@ class SlurmBatch:
 
     async def _ask(self, command: Sequence[str]) -> Ran | None:
         """Run a command that only reads; None when it came to no end."""
-        try:
-            return await self._run(command)
-        except Permanent:
-            raise
-        except PortError:
-            return None
+        return await answer_of(self.commands, command, environment=self._own, seconds=self.seconds)
 
-    async def _run(
+    async def run(
         self, command: Sequence[str], *, environment: Mapping[str, str] | None = None, given: str = ""
     ) -> Ran:
+        """One of Slurm's commands, in the environment that they get."""
         return await self.commands.run(command, environment=environment or self._own, given=given, seconds=self.seconds)
 
 
@@ -205,8 +208,3 @@ def _one(job: str, queue: Mapping[str, BatchJob], accounting: Mapping[str, Batch
         now.outcome if now else None, before.outcome if before else None, queue_answers=True, accounting_answers=True
     )
     return BatchJob(job, newest.name, outcome)
-
-
-def _slices(names: Collection[str]) -> list[tuple[str, ...]]:
-    every = tuple(dict.fromkeys(names))
-    return [every[at : at + AT_ONCE] for at in range(0, len(every), AT_ONCE)]

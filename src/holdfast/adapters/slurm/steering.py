@@ -9,11 +9,11 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from holdfast.adapters.slurm.batch import own_environment
+from holdfast.adapters.slurm.batch import SlurmBatch
 from holdfast.adapters.slurm.words import one_line, said
 from holdfast.domain.pilots.batch import BatchId
 from holdfast.domain.pilots.watched_job import JobDetails
-from holdfast.ports.commands import Commands, Ran
+from holdfast.ports.commands import Ran
 from holdfast.ports.errors import Permanent, Transient
 
 MIB = 1 << 20
@@ -40,10 +40,7 @@ _TIME = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)$")
 class SlurmSteering:
     """One Slurm. Whoever runs it is an operator of it, or the user whose jobs they are."""
 
-    commands: Commands
-    environment: Mapping[str, str]
-    seconds: float = 60.0
-    """For one command."""
+    slurm: SlurmBatch
 
     async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
         found: dict[BatchId, JobDetails] = {}
@@ -83,9 +80,7 @@ class SlurmSteering:
         await self._do("release", job)
 
     async def cancel(self, job: BatchId) -> None:
-        ran = await self._run("scancel", "--quiet", job)
-        if ran.code != 0 and not said(ran.err, ("invalid job id", "already completing or completed")):
-            raise Transient(one_line(ran.err) or f"scancel ended with {ran.code}")
+        await self.slurm.cancel([job])
 
     async def _fields(self, job: BatchId) -> dict[str, str] | None:
         ran = await self._run("scontrol", "--oneliner", "show", "job", job)
@@ -109,7 +104,7 @@ class SlurmSteering:
         raise (Permanent if said(text, NEVER) else Transient)(text or f"scontrol ended with {ran.code}")
 
     async def _run(self, *command: str) -> Ran:
-        return await self.commands.run(command, environment=own_environment(self.environment), seconds=self.seconds)
+        return await self.slurm.run(command)
 
 
 def _read(text: str) -> dict[str, str]:

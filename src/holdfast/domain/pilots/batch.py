@@ -5,7 +5,7 @@ A batch system's own word (``NODE_FAIL``, ``C``, ``EXIT``) is kept beside ours, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -124,6 +124,23 @@ class BatchJob:
     id: BatchId
     name: str
     outcome: BatchOutcome
+
+
+AT_ONCE = 200
+"""Names or ids in one command: far below what a command line holds."""
+
+
+def slices(names: Collection[str]) -> list[tuple[str, ...]]:
+    """Each name once, as many together as one command is asked for."""
+    every = tuple(dict.fromkeys(names))
+    return [every[at : at + AT_ONCE] for at in range(0, len(every), AT_ONCE)]
+
+
+def told_of(asked: Collection[BatchId], told: Mapping[BatchId, BatchJob] | None) -> dict[BatchId, BatchOutcome]:
+    """What one answer says of the jobs that were asked for; None: there was no answer."""
+    if told is None:
+        return dict.fromkeys(asked, SILENT)
+    return {one: told[one].outcome if one in told else FORGOTTEN for one in asked}
 
 
 class Refusal(StrEnum):
