@@ -24,6 +24,7 @@ from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.errors import Permanent, Transient
 from holdfast.ports.job_store import Written
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
+from holdfast.services.rewrite_slip import rewrite_slip
 
 KIND = "enrolment"
 
@@ -72,23 +73,18 @@ class EnrolPilots:
         return await self._use(secret, who, give_up)
 
     async def _use(self, secret: str, who: Newcomer, decide: Decide) -> Enrolment | NotGood | ForAnother:
-        for _ in range(TRIES):
-            stored = await self._get(secret)
+        def used(stored: StoredSlip | None) -> tuple[Slip | None, Enrolment | NotGood | ForAnother]:
+            # Asked again after a write that was refused or unsure: who stands there now has used it, and that may be this pilot.
             if stored is None:
-                return NotGood()
+                return None, NotGood()
             before = Enrolment.from_plain(stored.slip.tenant, stored.slip.body)
             after = decide(before, who, now=self.clock.now())
             if not isinstance(after, Enrolment) or after == before:
-                return after
-            (written,) = await self.slips.put([(_slip(secret, after), stored.version)])
-            if isinstance(written, Written):
-                return after
-            # Refused or unsure: whoever stands there now has used it, and that may be this pilot.
-        raise Transient("the store did not say clearly who used the enrolment secret; ask again")
+                return None, after
+            return _slip(secret, after), after
 
-    async def _get(self, secret: str) -> StoredSlip | None:
-        name = _name(secret)
-        return (await self.slips.get([name])).get(name)
+        unsure = "the store did not say clearly who used the enrolment secret; ask again"
+        return await rewrite_slip(self.slips, _name(secret), used, tries=TRIES, unsure=unsure)
 
 
 def _name(secret: str) -> str:

@@ -20,9 +20,9 @@ from holdfast.domain.data.replica import (
 from holdfast.domain.data.storage_element import StorageElement
 from holdfast.ports.catalogue import Listing
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import Conflict, Transient
-from holdfast.ports.job_store import Written
-from holdfast.ports.slip_store import Slip, SlipStore
+from holdfast.ports.errors import Conflict
+from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
+from holdfast.services.rewrite_slip import rewrite_slip
 
 KIND = "replica"
 TRIES = 10
@@ -94,17 +94,14 @@ class KeepCatalogue:
 
     async def _change(self, tenant: str, name: str, change: Callable[[LogicalFile], LogicalFile]) -> LogicalFile:
         id_ = name_of(tenant, name)
-        for _ in range(TRIES):
-            stored = (await self.slips.get([id_])).get(id_)
+
+        def changed(stored: StoredSlip | None) -> tuple[Slip | None, LogicalFile]:
             before = file_from_plain(stored.slip.body) if stored is not None else LogicalFile(name)
             after = change(before)
-            if after == before:
-                return after
-            slip = Slip(id_, tenant, KIND, file_as_plain(after))
-            (result,) = await self.slips.put([(slip, stored.version if stored is not None else None)])
-            if isinstance(result, Written):
-                return after
-        raise Transient(f"what is known of {name} could not be written; ask again")
+            return None if after == before else Slip(id_, tenant, KIND, file_as_plain(after)), after
+
+        unsure = f"what is known of {name} could not be written; ask again"
+        return await rewrite_slip(self.slips, id_, changed, tries=TRIES, unsure=unsure)
 
 
 def name_of(tenant: str, name: str) -> str:

@@ -19,10 +19,11 @@ from holdfast.domain.jobs.job_document import JobDocument, Outcome, State
 from holdfast.domain.pilots import host_health as health
 from holdfast.domain.pilots.host_health import HealthPolicy, HostFailure, HostHealth, Standing
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import PortError, Transient
-from holdfast.ports.job_store import JobStore, Record, Stored, Version, Written
-from holdfast.ports.slip_store import Slip, SlipStore
+from holdfast.ports.errors import PortError
+from holdfast.ports.job_store import JobStore, Record, Stored
+from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
 from holdfast.services.note_failed_checks import UnfitMachine
+from holdfast.services.rewrite_slip import rewrite_slip
 
 KIND = "hosts"
 TRIES = 10
@@ -250,7 +251,7 @@ class KeepHosts:
 
     async def all(self, tenant: str) -> Mapping[str, HostHealth]:
         """Every host of which something is known, and those that ask here."""
-        healths, _ = await self._read(tenant)
+        healths = await self._read(tenant)
         known = self._tenants.get(tenant)
         now = self.clock.now()
         found = {host: health.passed(one, now=now, policy=self.policy) for host, one in healths.items()}
@@ -307,25 +308,25 @@ class KeepHosts:
                 if host not in known.healths:
                     known.proven[host] = None
 
-    async def _read(self, tenant: str) -> tuple[Healths, Version | None]:
+    async def _read(self, tenant: str) -> Healths:
         name = slip_of(tenant)
         stored = (await self.slips.get([name])).get(name)
-        return (health.from_plain(stored.slip.body), stored.version) if stored is not None else ({}, None)
+        return _healths(stored)
 
     async def _change(self, tenant: str, change: Callable[[Healths], Healths]) -> None:
         """`Transient` if it cannot be written."""
-        for _ in range(TRIES):
-            before, version = await self._read(tenant)
+        name = slip_of(tenant)
+
+        def changed(stored: StoredSlip | None) -> tuple[Slip | None, tuple[Healths, Healths]]:
+            before = _healths(stored)
             after = change(before)
-            if after == before:
-                break
             body = health.as_plain(dict(list(after.items())[-MOST_HOSTS:]))
-            (result,) = await self.slips.put([(Slip(slip_of(tenant), tenant, KIND, body), version)])
-            if isinstance(result, Written):
-                await self._tell(tenant, before, after)
-                break
-        else:
-            raise Transient("the hosts' health could not be written; ask again")
+            return None if after == before else Slip(name, tenant, KIND, body), (before, after)
+
+        unsure = "the hosts' health could not be written; ask again"
+        before, after = await rewrite_slip(self.slips, name, changed, tries=TRIES, unsure=unsure)
+        if after != before:
+            await self._tell(tenant, before, after)
         known = self._tenants.setdefault(tenant, _Tenant())
         known.healths = {host: one for host, one in after.items() if not one.quiet}
 
@@ -358,6 +359,10 @@ class KeepHosts:
         task = asyncio.create_task(quietly())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _healths(stored: StoredSlip | None) -> Healths:
+    return health.from_plain(stored.slip.body) if stored is not None else {}
 
 
 def slip_of(tenant: str) -> str:

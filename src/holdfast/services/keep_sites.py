@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import Conflict, Transient
-from holdfast.ports.job_store import Written
-from holdfast.ports.slip_store import Slip, SlipStore
+from holdfast.ports.errors import Conflict
+from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
+from holdfast.services.rewrite_slip import rewrite_slip
 
 KIND = "site"
 TRIES = 5
@@ -53,10 +53,10 @@ class KeepSites:
         self, tenant: str, site: str, *, agent: str, host: str, every: float, said: Mapping[str, object]
     ) -> Site:
         """Take an agent's word. `Conflict`: another one looks after this site."""
-        for _ in range(TRIES):
+        name = _name(tenant, site)
+
+        def heard(stored: StoredSlip | None) -> tuple[Slip, Site]:
             now = self.clock.now()
-            name = _name(tenant, site)
-            stored = (await self.slips.get([name])).get(name)
             known = None if stored is None else _site(stored.slip.body)
             if known is not None and known.agent != agent and not known.overdue(now):
                 raise Conflict(
@@ -65,11 +65,10 @@ class KeepSites:
                 )
             told = Site(site, agent, host, now, every, said)
             body = {"site": site, "agent": agent, "host": host, "seen": now, "every": every, "said": dict(said)}
-            slip = Slip(name, tenant, KIND, body)
-            (result,) = await self.slips.put([(slip, None if stored is None else stored.version)])
-            if isinstance(result, Written):
-                return told
-        raise Transient("the site could not be written down; ask again")
+            return Slip(name, tenant, KIND, body), told
+
+        unsure = "the site could not be written down; ask again"
+        return await rewrite_slip(self.slips, name, heard, tries=TRIES, unsure=unsure)
 
     async def get(self, tenant: str, site: str) -> Site | None:
         name = _name(tenant, site)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from holdfast.domain.faults.brakes import EVERY_TENANT, Stop
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import Conflict, Transient
-from holdfast.ports.job_store import Written
+from holdfast.ports.errors import Conflict
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
+from holdfast.services.rewrite_slip import rewrite_slip
 
 KIND = "stop"
 TRIES = 10
@@ -44,16 +44,16 @@ class KeepStops:
     async def _set(self, tenant: str, wanted: Stop | None) -> Stop | None:
         """Set a switch; gives what stood there."""
         name = name_of(tenant)
-        for _ in range(TRIES):
-            stored = (await self.slips.get([name])).get(name)
+
+        def switched(stored: StoredSlip | None) -> tuple[Slip | None, Stop | None]:
             before = next(iter(stops_in([stored])), None) if stored is not None else None
             if (before is None) == (wanted is None):
-                return before
-            slip = Slip(name, tenant, KIND, {"stop": wanted.as_plain() if wanted else None})
-            (result,) = await self.slips.put([(slip, stored.version if stored is not None else None)])
-            if isinstance(result, Written):
-                return before
-        raise Transient("the stop could not be written; ask again")
+                return None, before
+            return Slip(name, tenant, KIND, {"stop": wanted.as_plain() if wanted else None}), before
+
+        return await rewrite_slip(
+            self.slips, name, switched, tries=TRIES, unsure="the stop could not be written; ask again"
+        )
 
 
 def name_of(tenant: str) -> str:

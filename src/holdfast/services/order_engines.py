@@ -24,6 +24,7 @@ from holdfast.ports.flow_engine import CaseSummary
 from holdfast.ports.job_store import JobStore, Record, Written
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
 from holdfast.services.look_again import look_again
+from holdfast.services.rewrite_slip import rewrite_slip
 
 CASE_KIND = "engine-case"
 ENDED_KIND = "engine-case-ended"
@@ -103,18 +104,19 @@ class OrderEngines:
 
     async def change(self, case: str, make: Callable[[EngineCase | None], EngineCase]) -> EngineCase:
         """Write a case over what it was; `Transient` if that cannot be done now."""
-        for _ in range(TRIES):
-            found = await self._stored(case)
+
+        def changed(found: StoredSlip | None) -> tuple[Slip | None, EngineCase]:
             before = EngineCase.from_plain(found.slip.body) if found is not None else None
             after = make(before)
             if after == before:
-                return after
+                return None, after
             kind = ENDED_KIND if after.state in ENDED else f"{CASE_KIND}:{after.tenant}:{after.engine}"
-            slip = Slip(f"{CASE_KIND}:{case}", after.tenant, kind, after.as_plain())
-            (result,) = await self.slips.put([(slip, found.version if found is not None else None)])
-            if isinstance(result, Written):
-                return after
-        raise Transient("the case could not be written; send it again")
+            return Slip(name, after.tenant, kind, after.as_plain()), after
+
+        name = f"{CASE_KIND}:{case}"
+        return await rewrite_slip(
+            self.slips, name, changed, tries=TRIES, unsure="the case could not be written; send it again"
+        )
 
     async def open_cases(self, tenant: str, engine: str) -> Sequence[EngineCase]:
         """The cases of an engine that have not ended, at most 10,000; up to a second old."""
