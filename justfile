@@ -32,7 +32,7 @@ check-pilot:
 
 [private]
 check-shell:
-    uv run shellcheck -x $(git ls-files --cached --others --exclude-standard | xargs grep -Il -m1 '^#!/usr/bin/env bash') scripts/servers.d/*.bash shim/holdfast-shim
+    uv run shellcheck -x $(git ls-files --cached --others --exclude-standard | xargs grep -Il -m1 '^#!/usr/bin/env bash') scripts/servers.d/*.bash shim/*
 
 # Mend what the linters can mend.
 fix:
@@ -41,7 +41,7 @@ fix:
 
 # Tests that need no server.
 test *args:
-    uv run pytest -m "not live and not slow" -n {{ beside }} --dist loadfile {{ args }} || [ $? = 5 ]
+    uv run pytest -m "not live and not slow and not pages" -n {{ beside }} --dist loadfile {{ args }} || [ $? = 5 ]
 
 # Tests on the real servers (start them first with servers-up).
 live: live-beside live-alone
@@ -66,6 +66,7 @@ servers-up:
     scripts/servers start s3
     scripts/servers start xrootd
     scripts/servers start slurm
+    scripts/servers install prometheus
     @echo 'for pytest by hand: eval "$(scripts/servers env)"' >&2
 
 # Stop every server that scripts/servers started.
@@ -107,9 +108,29 @@ sim-again seed *args:
 fuzz-rules *args:
     uv run python -m tests.fuzz_rules {{ args }}
 
+# Everything about BPEL and JSDL, on the real servers and the real Slurm too.
+bpel *args:
+    eval "$(scripts/servers env)" && uv run pytest tests/bpel tests/jsdl tests/server/test_soap.py tests/live/test_bpel_*.py {{ args }}
+
+# Mutated documents for the readers of JSDL, BPEL and XPath: `just fuzz-xml 3600`.
+fuzz-xml *args:
+    uv run python -m tests.bpel.fuzz {{ args }}
+
+# Cases that Schemathesis makes of the description, against real processes: `just openapi-fuzz --cases 10000 --store opensearch`.
+openapi-fuzz *args:
+    eval "$(scripts/servers env)" && uv run python -m tests.openapi {{ args }}
+
 # Write the interface's description to docs/reference/openapi.json.
 openapi:
     uv run python scripts/openapi.py
+
+# Build the pages into the package; Node comes with the Python group `pages`.
+pages:
+    cd web && uv run npm ci --no-audit --no-fund --loglevel=error && uv run npm run --silent build
+
+# The pages in a real Chromium against a real server, store and Temporal.
+pages-test *args:
+    eval "$(scripts/servers env)" && uv run pytest tests/web {{ args }}
 
 # Write the schema of flows to docs/reference/flow.schema.json.
 flow-schema:
@@ -123,7 +144,7 @@ exlet-schema:
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
-# Measure: claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, chunks, executor, rules, staging, pilots (simulate, figures, real, scale), opensearch_adapter, sql_adapter.
+# Measure: shim, claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, chunks, executor, rules, staging, pilots (simulate, figures, real, scale), opensearch_adapter, sql_adapter.
 bench name *args:
     eval "$(scripts/servers env)" && uv run python -m bench.{{ name }} {{ args }}
 
@@ -142,6 +163,8 @@ bench-smoke:
     BENCH_SMOKE=1 just bench replay --incidents 1000 --store sqlite
     just bench staging --smoke
     just bench cache --quick
+    BENCH_SMOKE=1 just bench shim --calls 50
+    BENCH_SMOKE=1 just bench proxy --calls 5 --rounds 1 --crowd 10 --tasks 4
     BENCH_SMOKE=1 just bench pilots simulate --seeds 1 --no-keep
 
 # A new user's first ten minutes: the README's commands in a clean environment.

@@ -1,15 +1,17 @@
-"""The sbatch shim beside the bare command, with nobody to hear it: what a call costs more, and whether anything is different.
+"""The sbatch shim beside the bare command with Holdfast killed: what a call costs more, whether anything is different, and what is learnt afterwards.
 
     just bench shim
     just bench shim --calls 200
 
-Every job is submitted held and cancelled at the end, so that only sbatch is measured. The two arms take turns call by call. Output is compared word for
-word, ids must follow on each other, and every job that went through the shim must be in Slurm's queue and in the spool.
+A server and an acting watcher run, and are killed with -9. Then sbatch is called bare and through the shim in turns, call by call; every job is submitted held, so that only
+sbatch is measured. Output is compared word for word, each id must follow on the one before, and every job must be in Slurm's queue. Then some of the shim's jobs
+are let go and fail, the others are cancelled, and Holdfast is started again: it must find every job of the shim's in the spool, settle it, and have an incident of each that failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import resource
 import statistics
@@ -17,76 +19,157 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import NamedTuple
+
+from tests.server.processes import Processes, Started, processes
+from tests.server.running import Domain, until
 
 from bench.harness import keep, leave
 
 SHIM = Path(__file__).parent.parent / "shim" / "holdfast-shim"
 CPU_GOAL, WALL_GOAL = 5.0, 20.0
-JOB = ("--hold", "-o", "/dev/null", "--wrap", "true")
+JOB = ("--hold", "--mem=10", "-o", "/dev/null", "--wrap", "exit 3")
+FAILING = 20
+"""Jobs that fail while nobody watches."""
+TENANT = "bench"
 
 
-def call(known: dict[str, str]) -> tuple[float, float, str]:
-    """Seconds of wall and CPU of one sbatch, and what it said."""
+class Call(NamedTuple):
+    """One sbatch."""
+
+    wall: float
+    """Milliseconds."""
+    cpu: float
+    said: str
+
+    @property
+    def job(self) -> int:
+        return int(self.said.split()[-1])
+
+
+def call(known: dict[str, str]) -> Call:
     before, since = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     said = subprocess.run(["sbatch", *JOB], env=known, capture_output=True, text=True, check=True)
     wall, after = time.perf_counter() - since, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return wall * 1000, cpu * 1000, said.stdout + said.stderr
+    return Call(wall * 1000, cpu * 1000, said.stdout + said.stderr)
 
 
-def main() -> None:
+def slurm(*words: str) -> str:
+    """What a command says."""
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+async def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--calls", type=int, default=1000)
     asked = parser.parse_args()
     if "SLURM_CONF" not in os.environ:
         sys.exit('SLURM_CONF is not set: start Slurm (scripts/servers start slurm), then eval "$(scripts/servers env)"')
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        subprocess.run([SHIM, "--install", folder / "bin"], check=True, stderr=subprocess.PIPE)
-        (folder / "spool" / "new").mkdir(parents=True)
-        bare = dict(os.environ)
-        through = bare | {"PATH": f"{folder / 'bin'}:{bare['PATH']}", "HOLDFAST_SHIM_SPOOL": str(folder / "spool")}
-        arms: dict[str, list[tuple[float, float, str]]] = {"bare": [], "shim": []}
-        call(bare), call(through)
-        for number in range(asked.calls):
-            order = (("bare", bare), ("shim", through))
-            for arm, known in order if number % 2 else reversed(order):
-                arms[arm].append(call(known))
-        jobs = {arm: [int(one[2].split()[-1]) for one in told] for arm, told in arms.items()}
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        slurm(str(SHIM), "--install", f"{folder}/bin")
+        domain = Domain(f"sqlite:///{folder}/jobs.db", folder)
+        running = await stack.enter_async_context(processes(domain, folder))
+        for one in await start(running, folder / "spool"):
+            one.kill()
+        calls = measure(asked.calls, folder)
+        jobs = {arm: [one.job for one in told] for arm, told in calls.items()}
+        queued = {int(one) for one in slurm("squeue", "-h", "-o", "%i").split()}
         spooled = {int(one.name.partition(".")[0]) for one in (folder / "spool" / "new").iterdir()}
-    queued = {
-        int(one) for one in subprocess.run(["squeue", "-h", "-o", "%i"], capture_output=True, text=True, check=True).stdout.split()
-    }  # fmt: skip
+        failing = jobs["shim"][:: max(1, asked.calls // FAILING)][:FAILING]
+        await end(failing, sorted({*jobs["bare"], *jobs["shim"]} - {*failing}))
+        since = time.monotonic()
+        server, _ = await start(running, folder / "spool")
+        await until(lambda: settled(folder / "spool"), "every job to be settled", 300)
+        learnt = time.monotonic() - since
+        told = (await running.client(server, "viewer", tenant=TENANT).get("/v1/incidents?limit=500")).json()
+    incidents = {int(one["item"].rpartition(":")[2]) for one in told["incidents"]}
+    report(asked.calls, calls, jobs, queued, spooled, learnt, set(failing), incidents)
+
+
+async def start(running: Processes, spool: Path) -> tuple[Started, Started]:
+    """A server, and a watcher that acts."""
+    server = await running.server()
+    watcher = running.watcher(TENANT, server, spool, "--act", "--every", "1")
+    await until(lambda: asyncio.to_thread((spool / "watch").exists), "the watcher's word", 60)
+    return server, watcher
+
+
+def measure(count: int, folder: Path) -> dict[str, list[Call]]:
+    bare = dict(os.environ)
+    through = bare | {"PATH": f"{folder / 'bin'}:{bare['PATH']}", "HOLDFAST_SHIM_SPOOL": str(folder / "spool")}
+    arms: dict[str, list[Call]] = {"bare": [], "shim": []}
+    for number in range(count):
+        order = (("bare", bare), ("shim", through))
+        for arm, known in order if number % 2 else reversed(order):
+            arms[arm].append(call(known))
+    return arms
+
+
+async def end(failing: list[int], others: list[int]) -> None:
+    """Nobody looks after them meanwhile."""
+    for start in range(0, len(others), 500):
+        slurm("scancel", *map(str, others[start : start + 500]))
+    slurm("scontrol", "release", ",".join(map(str, failing)))
+    wanted = ",".join(map(str, failing))
+
+    async def over() -> bool:
+        states = await asyncio.to_thread(slurm, "squeue", "-h", "-t", "all", "-j", wanted, "-o", "%T")
+        return set(states.split()) == {"FAILED"}
+
+    await until(over, "the jobs that are let go to fail", 120)
+
+
+async def settled(spool: Path) -> bool:
+    return not any((spool / "new").iterdir())
+
+
+def report(
+    count: int,
+    calls: dict[str, list[Call]],
+    jobs: dict[str, list[int]],
+    queued: set[int],
+    spooled: set[int],
+    learnt: float,
+    failing: set[int],
+    incidents: set[int],
+) -> None:
     every = sorted(jobs["bare"] + jobs["shim"])
-    for start in range(0, len(every), 500):
-        subprocess.run(["scancel", *map(str, every[start : start + 500])], check=True)
-    same = all(
-        one[2] == f"Submitted batch job {job}\n" for arm in arms for one, job in zip(arms[arm], jobs[arm], strict=True)
-    )
-    wall = sorted(one[0] - other[0] for one, other in zip(arms["shim"], arms["bare"], strict=True))
+    same = all(one.said == f"Submitted batch job {one.job}\n" for told in calls.values() for one in told)
+    in_order = all(told == sorted(told) for told in jobs.values()) and len(set(every)) == 2 * count
+    wall = sorted(one.wall - other.wall for one, other in zip(calls["shim"], calls["bare"], strict=True))
     facts = {
-        "calls": asked.calls,
+        "calls": count,
         "wall_p50": statistics.median(wall),
-        "wall_p99": percentile(arms["shim"], 0) - percentile(arms["bare"], 0),
-        "cpu": statistics.fmean(one[1] for one in arms["shim"]) - statistics.fmean(one[1] for one in arms["bare"]),
+        "wall_p99": percentile(calls["shim"]) - percentile(calls["bare"]),
+        "paired_p99": wall[len(wall) * 99 // 100],
+        "cpu": statistics.fmean(one.cpu for one in calls["shim"]) - statistics.fmean(one.cpu for one in calls["bare"]),
         "queued": len(queued & set(every)),
+        "foreign_ids_between": every[-1] - every[0] + 1 - len(every),
         "spooled": len(spooled & set(jobs["shim"])),
+        "incidents": len(incidents & failing),
+        "learnt_seconds": learnt,
         "load": os.getloadavg()[0],
     }
     print(
-        f"{asked.calls} calls each: the shim adds {facts['wall_p50']:.1f} ms (p50) and {facts['wall_p99']:.1f} ms (p99) of wall time and {facts['cpu']:.2f} ms of CPU;"
-        f" {facts['queued']} of {2 * asked.calls} queued, {facts['spooled']} of {asked.calls} in the spool; said the same: {same}; load {facts['load']:.1f}"
+        f"{count} calls each with Holdfast killed: the shim adds {facts['wall_p50']:.1f} ms (p50) and {facts['wall_p99']:.1f} ms (p99; {facts['paired_p99']:.1f} ms call by call) of wall"
+        f" time and {facts['cpu']:.2f} ms of CPU; {facts['queued']} of {2 * count} queued, ids in order: {in_order} ({facts['foreign_ids_between']} of others between), said the"
+        f" same: {same}; afterwards all {facts['spooled']} of {count} were learnt from the spool and settled in {learnt:.1f} s, {facts['incidents']} of {len(failing)} that had"
+        f" failed are incidents; load {facts['load']:.1f}"
     )
     print(f"raw figures in {keep('shim', [], facts)}", file=sys.stderr)
-    whole = facts["queued"] == 2 * asked.calls and facts["spooled"] == asked.calls and same
-    leave(reached=whole and facts["cpu"] <= CPU_GOAL and facts["wall_p99"] <= WALL_GOAL)
+    whole = facts["queued"] == 2 * count and facts["spooled"] == count and same and in_order
+    learnt_all = facts["incidents"] == len(failing)
+    leave(reached=whole and learnt_all and facts["cpu"] <= CPU_GOAL and facts["wall_p99"] <= WALL_GOAL)
 
 
-def percentile(told: list[tuple[float, float, str]], place: int) -> float:
+def percentile(told: list[Call]) -> float:
     """The 99th of a hundred."""
-    return sorted(float(one[place]) for one in told)[len(told) * 99 // 100]
+    return sorted(one.wall for one in told)[len(told) * 99 // 100]
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

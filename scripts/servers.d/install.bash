@@ -82,3 +82,7 @@ install_toxiproxy() {
   need curl curl
   go_install "github.com/Shopify/toxiproxy/v2/cmd/server@v$TOXIPROXY_VERSION" server "$(toxiproxy_program)"
 }
+
+install_prometheus() { # Prometheus and promtool; tests start their own
+  command -v prometheus promtool >/dev/null || apt_install prometheus
+}

@@ -86,7 +86,7 @@ KillWait=2
 MinJobAge=300
 MessageTimeout=10
 SlurmctldTimeout=30
-SlurmdTimeout=60
+SlurmdTimeout=$(cat "$dir/silence")
 Waittime=0
 MaxJobCount=100000
 PropagateResourceLimits=NONE
@@ -165,7 +165,7 @@ slurm_launch() { # slurm_launch PART, if it is not running
 slurm_nodes() { local i; for ((i = 1; i <= $(cat "$(slurm_dir)/nodes"); i++)); do echo "d$i"; done; }
 
 slurm_prepare() { # under the lock
-  local nodes=$1 cpus=$2 port=$3 fresh=$4 dir first part
+  local nodes=$1 cpus=$2 port=$3 fresh=$4 silence=$5 dir first part
   dir=$(slurm_dir)
   if [ "$fresh" = yes ]; then slurm_stop; rm -rf "$dir"; fi
   mkdir -p "$dir/run"
@@ -175,6 +175,7 @@ slurm_prepare() { # under the lock
   else
     echo "${nodes:-$(cat "$dir/nodes" 2>/dev/null || echo 10)}" >"$dir/nodes"
     echo "${cpus:-$(cat "$dir/cpus" 2>/dev/null || echo 4)}" >"$dir/cpus"
+    echo "${silence:-$(cat "$dir/silence" 2>/dev/null || echo 60)}" >"$dir/silence"
     first=${port:-$(cat "$dir/port" 2>/dev/null || echo 16817)}
     while ! ports_free "$first" $(($(cat "$dir/nodes") + 2)); do
       [ -z "$port" ] || die "port $port or a neighbour is taken; choose another with --port"
@@ -225,7 +226,7 @@ slurm_check() { # do the controller and every living node answer?
 
 slurm_wait() { until_ready Slurm "$(slurm_dir)/log/slurmctld.log" slurm_check; }
 
-slurm_start() { # slurm_start NODES CPUS PORT FRESH
+slurm_start() { # slurm_start NODES CPUS PORT FRESH SILENCE
   local since; since=$(now)
   install_slurm
   PATH=$PATH:/usr/sbin:/sbin

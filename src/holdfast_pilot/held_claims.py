@@ -21,6 +21,7 @@ QUANTITIES = ("cpus", "memory", "disk", "gpus")
 # A call of a function that takes less is short, and the next may be held ready; after one that takes more, none is.
 _SHORT = 0.05
 _LONG = 0.25
+_EARLY = 1000  # cancels kept for claims that are still on their way here
 _STUCK = 0.5  # what is held ready behind calls that take so long is given back, for others to run
 
 
@@ -63,6 +64,7 @@ class HeldClaims:
         self._work = threading.Condition(self._lock)  # slots wait here
         self._space = threading.Condition(self._lock)  # the claim loop waits here
         self._held: dict[str, Held] = {}
+        self._cancelled_early: deque[str] = deque(maxlen=_EARLY)
         self._queue: deque[Held] = deque()
         self._running: dict[Held, float] = {}  # since when
         self._burst: set[Held] = set()  # with a slot, but behind another one there
@@ -77,6 +79,8 @@ class HeldClaims:
             for job in jobs:
                 if job.claim not in self._held:
                     held = Held(job)
+                    if job.claim in self._cancelled_early:
+                        held.stop_why = "cancelled"
                     self._held[job.claim] = held
                     if queue:
                         self._queue.append(held)
@@ -94,6 +98,13 @@ class HeldClaims:
     def get(self, claim: str) -> Held | None:
         """One held claim."""
         with self._lock:
+            return self._held.get(claim)
+
+    def to_cancel(self, claim: str) -> Held | None:
+        """One held claim. An order may overtake the answer that brings its claim: then it is kept until the claim is here."""
+        with self._lock:
+            if claim not in self._held:
+                self._cancelled_early.append(claim)
             return self._held.get(claim)
 
     def take(self) -> Held | None:

@@ -57,6 +57,9 @@ class ClaimedJob:
     warm: bool = False  # a call of a function, for a runner that is kept
     free: int = 0  # bytes of the disk that are made free first: there was no room the last time
     container: str = ""  # the image that its command runs in; empty for none
+    task: dict[str, Any] = field(
+        default_factory=dict
+    )  # of a task: its executors, or the outputs that are to be brought
 
     @property
     def fence(self) -> str:
@@ -110,6 +113,7 @@ def read_claim(document: dict[str, Any]) -> ClaimedJob:
             warm=specification.get("runner") == "warm",
             free=int(document.get("free") or 0),
             container=str(specification.get("container") or ""),
+            task=_record(document.get("task")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadClaimError(f"a claim without a usable name: {error!r}") from error

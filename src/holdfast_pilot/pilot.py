@@ -292,7 +292,7 @@ class Pilot:
             log.info("an order not known here was passed over: %s", kind[:40])
 
     def _cancel(self, claim: str) -> None:
-        held = self._held.get(claim)
+        held = self._held.to_cancel(claim)
         if held is not None and not held.stop_why:
             log.info("cancelling job %s", held.job.job)
             self._stop(held, "cancelled")

@@ -6,6 +6,7 @@ import logging
 import signal
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
 from holdfast_pilot.failed_stage import output_facts, staging_facts, start_facts, stopped_facts
@@ -27,6 +28,7 @@ from holdfast_pilot.payload import (
 )
 from holdfast_pilot.slot_end import EXECUTING, STOPPED, TOLD_TO_STOP, WENT_FOR, make_end, unbegun, with_cleanup
 from holdfast_pilot.staging import StagingError, StoppedError, most_telling
+from holdfast_pilot.task_plan import found_outputs, lay_out, read_report, runner_command
 from holdfast_pilot.warm_calls import WarmCalls
 from holdfast_pilot.warm_runner import runner_key
 
@@ -45,6 +47,8 @@ _GATHER = 0.02
 # Whoever ends a batch job ends everything in it, one process after the other, and the payload may be the first. So the
 # end of one that something outside killed is told only when this pilot has outlived it for so many seconds.
 _AFTERMATH = 2.0
+# Faults after which a task's client may want to see what is there.
+_OF_THE_TASK = ("exit", "signal", "wall-limit")
 _FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)
 
 
@@ -194,9 +198,15 @@ class Slot(threading.Thread):
             name = safe_part(job.claim)
             folder = self._folder.job_folder(name)
             held.log_path = self._folder.log_path(name)
+            if "executors" in job.task:
+                job = held.job = replace(job, command=runner_command(job.task, folder, self._surroundings.apptainer))
             payload = make_payload(job, folder, held.log_path, self._surroundings)
             if job.inputs:
                 self._stage(held, folder)
+            if "executors" in job.task:
+                lay_out(job.task, folder, apptainer=self._surroundings.apptainer)
+            elif job.task:
+                return self._bring(held, folder)
         except StoppedError:
             reason = unbegun(held.stop_why)
             return make_end(job, Outcome(), reason=reason, host=self._host)
@@ -210,7 +220,36 @@ class Slot(threading.Thread):
         began = time.monotonic()
         outcome = self._guard.run(payload, stop_why=lambda: held.stop_why)
         log.debug("job %s attempt %d ended after %.3f s", job.job, job.attempt, time.monotonic() - began)
+        if job.task:
+            return self._judge_task(held, outcome, folder)
         return self._judge(held, outcome, folder, patterns)
+
+    def _bring(self, held: Held, folder: str) -> dict[str, Any]:
+        """Bring the committed outputs of a task where its client wants them."""
+        job = held.job
+        try:
+            sent = self._stager.bring_outputs(held, folder)
+        except StoppedError:
+            return make_end(job, Outcome(), host=self._host, **stopped_facts(held.stop_why))
+        except (OutputFailedError, OSError) as error:
+            return make_end(job, Outcome(), host=self._host, **output_facts(error))
+        return {**make_end(job, Outcome(exit_code=0), reason="ok", host=self._host), "task": sent}
+
+    def _judge_task(self, held: Held, outcome: Outcome, folder: str) -> dict[str, Any]:
+        """The end of a task: with what became of its executors, and with what it made even if one of them failed."""
+        plan, report = held.job.task, read_report(folder)
+        end: dict[str, Any] = {}
+        try:
+            patterns = found_outputs(plan, folder, all_needed=outcome.exit_code == 0)
+            end = self._judge(held, outcome, folder, patterns)
+            if end["outcome"] == "fault" and end["reason"] in _OF_THE_TASK and patterns:
+                end["manifest"] = as_document(self._stager.commit(held, folder, patterns))
+        except OutputMissingError as error:
+            end = make_end(held.job, outcome, host=self._host, **output_facts(error))
+        except (OutputFailedError, StoppedError, OSError) as error:
+            log.warning("the outputs of the failed job %s could not be kept: %s", held.job.job, error)
+        end = end or self._judge(held, outcome, folder, [])
+        return {**end, "task": report} if report else end
 
     def _stage(self, held: Held, folder: str) -> None:
         """Bring the inputs; the job starts only when all are there."""

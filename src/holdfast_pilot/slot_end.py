@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 # its log says why: only a real cancel may be called one, since the servers close the job for it.
 TOLD_TO_STOP = "the pilot was told to stop"
 TIME_OVER = "the pilot's time is over"
+LEASE_LOST = "lease-lost"
 STOPPED = {
     "cancelled": "cancelled",
     "wall-limit": "wall-limit",
     TOLD_TO_STOP: "pilot-stopped",
     TIME_OVER: "pilot-stopped",
+    # No server was heard for as long as the lease: nothing that the job could help.
+    LEASE_LOST: "pilot-stopped",
     NO_GUARD: "not-started",
 }
 # Why a pilot had to go, as the error of the end.
-WENT_FOR = {TOLD_TO_STOP: "told-to-stop", TIME_OVER: "time-over"}
+WENT_FOR = {TOLD_TO_STOP: "told-to-stop", TIME_OVER: "time-over", LEASE_LOST: LEASE_LOST}
 
 
 # How far an attempt was.

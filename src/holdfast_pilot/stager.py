@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
-from holdfast_pilot.outputs import Manifest, commit_outputs
+from holdfast_pilot.outputs import Manifest, OutputFailedError, commit_outputs
 from holdfast_pilot.stage_out import Element, Sign, store_outputs
 from holdfast_pilot.staging import InputCache, stage_in
+from holdfast_pilot.task_outputs import bring_outputs
 
 if TYPE_CHECKING:
     from holdfast_pilot.held_claims import Held
@@ -36,6 +37,14 @@ class Stager:
             flight=self._flight,
             note=held.staged.append,
         )
+
+    def bring_outputs(self, held: Held, folder: str) -> dict[str, Any]:
+        """Bring the committed outputs of a task to the places that its claim names. Raises OutputFailedError and StoppedError."""
+        job = held.job
+        if "refused" in job.task:
+            raise OutputFailedError(str(job.task["refused"]), error="policy")
+        stopped = lambda: bool(held.stop_why)  # noqa: E731
+        return bring_outputs(job.task["bring"], folder, sign=lambda files: self._sign(job, files), stopped=stopped)
 
     def commit(self, held: Held, folder: str, patterns: list[str]) -> Manifest:
         """Keep the declared outputs of a job where its claim says, else in the pilot's own folder.

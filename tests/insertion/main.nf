@@ -1,18 +1,15 @@
-// An ordinary pipeline. It asks for less memory than it needs, says nothing about retries, and knows nothing of Holdfast.
+// An ordinary pipeline. It says nothing about retries and knows nothing of Holdfast; what goes wrong is in the program, the machines and the scheduler around it.
 process part {
-  memory '100 MB'
+  memory '400 MB'
   time '5 min'
   input: val n
   output: path "part${n}.txt"
-  script:
-  """
-  python3 -c 'import time; x = bytearray(150 * 2**20); time.sleep(3)'
-  echo ${n} > part${n}.txt
-  """
+  script: "measure ${n} > part${n}.txt"
 }
 
 process join_parts {
-  memory '100 MB'
+  memory '400 MB'
+  time '5 min'
   publishDir 'out'
   input: path parts
   output: path 'merged.txt'

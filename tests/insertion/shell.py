@@ -1,21 +1,23 @@
-"""A user's shell on the real Slurm with the shim in front, and a watcher that acts; for tests of unmodified engines."""
+"""A user's shell on a real Slurm with the shim in front, and the watcher of their jobs; for tests of plain sbatch and of unmodified engines."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.server.running import RunningServer
+import pytest
+from tests.server.running import RunningServer, until
 from tests.servers import address
 
 from holdfast.apps.watcher import WatcherSettings, make_watcher
 from holdfast.client import AsyncHoldfastClient, Patience
+from holdfast.services.mend_batch_jobs import MendBatchJobs
 
 ROOT = Path(__file__).parents[2]
 SHIM = ROOT / "shim" / "holdfast-shim"
@@ -30,50 +32,132 @@ MORE: dict[str, object] = {
     "needs": {"memory": {"factor": 3.0, "at_most": 1600 * 2**20}},
 }
 """What a rule does about want of memory."""
+GREEDY = "x = bytearray(700 * 2**20); time.sleep(4)"
+"""Memory beyond what the flows ask for, long enough for Slurm to see it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Shell:
     """Where the user works."""
 
     folder: Path
+    environment: Mapping[str, str]
+    watcher: MendBatchJobs
+    running: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def settings(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The environment of what the user calls: the shim's commands first, then the user's own programs."""
+        path = f"{self.folder / 'bin'}:{self.folder / 'programs'}:{os.environ['PATH']}"
+        return {
+            **self.environment,
+            "PATH": path,
+            "HOLDFAST_SHIM_SPOOL": str(self.folder / "spool"),
+            **(more or {}),
+        }
 
     def run(
         self, *words: str, more: Mapping[str, str] | None = None, seconds: float = 400
     ) -> subprocess.CompletedProcess[str]:
-        known = dict(os.environ) | {
-            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
-            "HOLDFAST_SHIM_SPOOL": str(self.folder / "spool"),
-        }
-        return subprocess.run(
-            words,
-            cwd=self.folder,
-            env={**known, **(more or {})},
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        with subprocess.Popen(
+            words, cwd=self.folder, env=self.settings(more), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:  # fmt: skip
+            self.running.append(process)
+            try:
+                out, err = process.communicate(timeout=seconds)
+            except BaseException:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def call(self, *words: str) -> str:
+        """A command that must go well."""
+        ran = self.run(*words, seconds=200)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout.strip()
+
+    def sbatch(self, *words: str) -> str:
+        return self.call("sbatch", "--parsable", "-o", f"{self.folder}/out-%j", *words)
+
+    def bare(self, *words: str) -> str:
+        """Slurm's own word."""
+        ran = self.run(*words, more={"HOLDFAST_SHIM": "off"})
+        return ran.stdout.strip()
+
+    def program(self, name: str, text: str) -> None:
+        """A program of the user's, which their flows call."""
+        place = self.folder / "programs" / name
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text)
+        place.chmod(0o755)
+
+    async def seen(self, job: str) -> str:
+        """As an engine polls it."""
+        return await asyncio.to_thread(self.call, "sacct", "-X", "-n", "-P", "-j", job, "-o", "State")
+
+    async def settled(self, job: str) -> set[str]:
+        """Every state that an engine saw until the job was settled."""
+        states: set[str] = set()
+
+        async def gone() -> bool:
+            states.add(await self.seen(job))
+            return job not in {one.id for one in self.watcher.spool.jobs()}
+
+        await until(gone, f"job {job} to be settled", 120)
+        states.add(await self.seen(job))
+        return states
 
 
 @asynccontextmanager
-async def shell(folder: Path, server: RunningServer, tenant: str) -> AsyncIterator[Shell]:
-    address("SLURM_CONF")
-    await asyncio.to_thread(_install, folder)
+async def shell(
+    folder: Path,
+    server: RunningServer,
+    tenant: str,
+    *,
+    environment: Mapping[str, str] | None = None,
+    records: Path | None = None,
+    acting: bool = True,
+) -> AsyncIterator[Shell]:
+    """Installed, with a watcher at work, on the shared Slurm unless another environment says otherwise."""
+    if environment is None:
+        address("SLURM_CONF")
+    await asyncio.to_thread(install, folder / "bin", records)
+    known = dict(environment or os.environ)
     client = AsyncHoldfastClient(server.url, server.domain.token("engine", tenant=tenant), patience=Patience(5))
-    watcher = make_watcher(WatcherSettings(folder / "spool", acting=True, every=0.5, pace=20), client)
+    settings = WatcherSettings(folder / "spool", acting=acting, every=0.5, pace=20, records=records)
+    watcher = make_watcher(settings, client, known)
     running = asyncio.create_task(watcher.run())
+    user = Shell(folder, known, watcher)
     try:
-        yield Shell(folder)
+        yield user
     finally:
+        for process in user.running:
+            if process.poll() is None:
+                process.kill()
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
         await client.aclose()
 
 
-def _install(folder: Path) -> None:
-    subprocess.run([SHIM, "--install", folder / "bin"], check=True, stderr=subprocess.PIPE)
+def install(folder: Path, records: Path | None = None) -> None:
+    subprocess.run([SHIM, "--install", folder, *([records] if records else [])], check=True, stderr=subprocess.PIPE)
+
+
+@contextmanager
+def at_default_place(conf: str) -> Iterator[None]:
+    """Snakemake takes Slurm's variables out of the environment of jobs, so the configuration must be where Slurm looks by default."""
+    if os.getuid() != 0:
+        pytest.skip("only root may put Slurm's configuration at its default place")
+    usual = Path("/etc/slurm/slurm.conf")
+    if usual.exists():
+        pytest.skip("this machine has a Slurm of its own at its default place")
+    usual.parent.mkdir(exist_ok=True)
+    usual.unlink(missing_ok=True)
+    usual.symlink_to(conf)
+    try:
+        yield
+    finally:
+        usual.unlink()
 
 
 async def incidents(server: RunningServer, tenant: str) -> list[dict[str, Any]]:
@@ -81,3 +165,13 @@ async def incidents(server: RunningServer, tenant: str) -> list[dict[str, Any]]:
         "incidents"
     ]
     return found
+
+
+async def incident_of(server: RunningServer, tenant: str, job: str) -> dict[str, Any]:
+    """The incident of a job, once there is one."""
+
+    async def found() -> dict[str, Any] | None:
+        every = await incidents(server, tenant)
+        return next((one for one in every if one["item"].endswith(f":{job}")), None)
+
+    return dict(await until(found, "the incident"))

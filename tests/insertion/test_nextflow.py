@@ -1,4 +1,4 @@
-"""An unmodified pipeline, run by the real Nextflow with its own Slurm executor on the real Slurm, through the shim.
+"""An unmodified pipeline, run by the real Nextflow with its own Slurm executor through the shim, on a Slurm that is taken apart meanwhile.
 
 Without the shim Nextflow waits for minutes for the exit code that a killed job never wrote, and fails. Nextflow comes from its own jars, which takes minutes
 the first time: `just insertion` runs this.
@@ -13,10 +13,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.insertion.shell import MORE, VERSIONS, incidents, shell
+from tests.insertion.faults import FAULTS, Fault, add_rules
+from tests.insertion.shell import VERSIONS, incidents, shell
+from tests.live.own_slurm import OwnSlurm
 from tests.server.fixtures import local, tenant
-from tests.server.running import RunningServer
-from tests.server.test_engines import add_rule
+from tests.server.running import RunningServer, until
 
 __all__ = ["local", "tenant"]
 pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.slow]
@@ -52,18 +53,41 @@ def nextflow() -> list[str]:
     return ["java", *flags, "-Xmx400m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", "nextflow.cli.Launcher"]
 
 
-async def test_it_survives_jobs_that_are_killed_for_their_memory(
-    local: RunningServer, tenant: str, tmp_path: Path, nextflow: list[str]
-) -> None:
-    await add_rule(local, tenant, MORE)
-    shutil.copy(Path(__file__).parent / "main.nf", tmp_path)
-    (tmp_path / "nextflow.config").write_text(CONFIG)
+async def run(
+    fault: Fault, folder: Path, local: RunningServer, tenant: str, slurm: OwnSlurm, nextflow: list[str]
+) -> subprocess.CompletedProcess[str]:
+    await add_rules(local, tenant)
+    shutil.copy(Path(__file__).parent / "main.nf", folder)
+    (folder / "nextflow.config").write_text(CONFIG)
     settings = {"NXF_OFFLINE": "true", "NXF_PLUGINS_DEFAULT": "false", "NXF_DISABLE_CHECK_LATEST": "true"}
-    settings["NXF_HOME"] = str(tmp_path / "home")
-    async with shell(tmp_path, local, tenant) as user:
-        ran = await asyncio.to_thread(user.run, *nextflow, "run", "main.nf", "-ansi-log", "false", more=settings)
+    settings["NXF_HOME"] = str(folder / "home")
+    words = [*nextflow, "run", "main.nf", "-ansi-log", "false"]
+    async with shell(folder, local, tenant, environment=slurm.environment) as user, fault.met(user, slurm):
+        ran = await asyncio.to_thread(user.run, *words, more=settings)
+        if ran.returncode:  # it does not wait for whoever looks after its jobs
+            await until(lambda: incidents(local, tenant), "an incident", 60)
+        return ran
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS.keys() - {"staging"}))
+async def test_it_survives(
+    local: RunningServer, tenant: str, tmp_path: Path, fragile_slurm: OwnSlurm, nextflow: list[str], name: str
+) -> None:
+    fault = FAULTS[name]
+    ran = await run(fault, tmp_path, local, tenant, fragile_slurm, nextflow)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-1000:]
     assert sorted((tmp_path / "out" / "merged.txt").read_text().split()) == ["1", "2"]
     assert "retried" not in ran.stdout
     found = await incidents(local, tenant)
-    assert {(one["cause"], one["state"]) for one in found} == {("memory", "complete")}
+    assert {(one["cause"], one["state"]) for one in found} == ({(fault.cause, "complete")} if fault.cause else set())
+
+
+async def test_what_its_program_says_itself_it_hears_at_once(
+    local: RunningServer, tenant: str, tmp_path: Path, fragile_slurm: OwnSlurm, nextflow: list[str]
+) -> None:
+    """A limit. Nextflow reads the exit code from a file that its own wrapper writes in the job, not from Slurm: a program that ends by itself with an error has
+    failed before anybody can decide on it. The cause is known all the same, and what Nextflow then cancels stays cancelled."""
+    ran = await run(FAULTS["staging"], tmp_path, local, tenant, fragile_slurm, nextflow)
+    assert ran.returncode == 1
+    assert "terminated with an error exit status (7)" in ran.stdout
+    assert {one["cause"] for one in await incidents(local, tenant)} == {"transfer"}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -32,8 +34,8 @@ class OwnSlurm:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "HOLDFAST_SERVERS_DIR": str(self.folder), "SLURM_CONF": str(self.conf)}
 
-    def start(self) -> None:
-        self.order("start", "slurm", "--nodes", str(NODES), "--cpus", str(CPUS))
+    def start(self, *more: str) -> None:
+        self.order("start", "slurm", "--nodes", str(NODES), "--cpus", str(CPUS), *more)
         # The commands go on trying for so long before they say that there is no controller.
         text = (self.folder / "slurm" / "etc" / "slurm.conf").read_text()
         self.conf.write_text(re.sub(r"(?m)^MessageTimeout=.*$", "MessageTimeout=2", text))
@@ -49,6 +51,23 @@ class OwnSlurm:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
+    def pid(self, part: str) -> int:
+        """The process of ctld, dbd or dN."""
+        return int(self.order("pid", "slurm", part))
+
+    def lose_power(self, number: int) -> None:
+        """Everything of node N is gone at once: its daemon, its step daemons and what runs below them."""
+        doomed = [self.pid(f"d{number}"), *_tree(_step_daemons(self.folder / "slurm" / "spool" / f"n{number}"))]
+        for pid in doomed:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def stop_controller(self) -> None:
+        """As an administrator stops it: it writes down what it knows first."""
+        pid = self.pid("ctld")
+        os.kill(pid, signal.SIGTERM)
+        until(lambda: not Path(f"/proc/{pid}/exe").exists(), 30, "the controller stops")
+
     def batch(self) -> SlurmBatch:
         return SlurmBatch(SystemCommands(), self.environment)
 
@@ -61,6 +80,30 @@ class OwnSlurm:
         )  # something to write down
         until(lambda: state.exists() and state.stat().st_mtime > now, 60, "the controller saves its jobs")
         self.slurm("scancel", job)
+
+
+def _step_daemons(spool: Path) -> set[int]:
+    """Those of one node, by the files that they hold open; other Slurms on this machine have nodes of the same name."""
+    found = set()
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (place / "comm").read_text().strip() == "slurmstepd" and any(
+                os.readlink(one).startswith(f"{spool}/") for one in (place / "fd").iterdir()
+            ):
+                found.add(int(place.name))
+    return found
+
+
+def _tree(roots: set[int]) -> set[int]:
+    """Processes and all below them."""
+    parents: dict[int, int] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parents[int(place.name)] = int((place / "stat").read_text().rpartition(") ")[2].split()[1])
+    found = set(roots)
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
 
 
 def until(true: Callable[[], bool], seconds: float, what: str) -> None:

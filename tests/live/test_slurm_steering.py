@@ -56,7 +56,7 @@ async def test_a_job_runs_once_more_under_its_id_with_more(
         "--no-requeue", "--mem=50", "--time=5", "--comment=mine", "-J", "align reads", "-o", f"{tmp_path}/out",
         "--wrap", 'echo "$SLURM_RESTART_COUNT"; sleep 1; [ "$SLURM_RESTART_COUNT" = 1 ]',
     )  # fmt: skip
-    await steering.allow_again(job)
+    await steering.allow_again([job])
     assert await ended(slurm, job) is Fate.FAILED
     known = (await steering.details([job]))[job]
     assert (known.name, known.held, known.mark) == ("align reads", False, "")
@@ -93,3 +93,31 @@ async def test_what_slurm_does_not_know_or_allow_is_refused(slurm: SlurmBatch, s
     assert await ended(slurm, job) is Fate.FAILED
     with pytest.raises(Permanent, match="disabled"):
         await steering.again(job, needs={}, wait=0, mark="o")
+
+
+async def test_what_somebody_cancelled_is_not_run_again(slurm: SlurmBatch, steering: SlurmSteering) -> None:
+    """Also if it was cancelled between an order and its being carried out."""
+    job = sbatch("--hold", "-o", "/dev/null", "--wrap", "true")
+    said("scancel", job)
+    assert await ended(slurm, job) is Fate.DONE
+    for order in (steering.again(job, needs={}, wait=0, mark="o"), steering.hold(job)):
+        with pytest.raises(Permanent, match="cancelled"):
+            await order
+    assert await ended(slurm, job) is Fate.DONE
+
+
+async def test_the_next_try_is_elsewhere_unless_its_user_named_the_node(
+    slurm: SlurmBatch, steering: SlurmSteering
+) -> None:
+    work = ("-o", "/dev/null", "--wrap", 'exit "$((3 - 3 * ${SLURM_RESTART_COUNT:-0}))"')
+    free, bound = sbatch(*work), sbatch("--nodelist=n2", *work)
+    where = {}
+    for job in (free, bound):
+        assert await ended(slurm, job) is Fate.FAILED
+        where[job] = (await slurm.outcome([job]))[job].nodes
+        await steering.again(job, needs={}, wait=0, mark="o", avoid=where[job])
+        assert await ended(slurm, job) is Fate.DONE
+    now = {job: (await slurm.outcome([job]))[job].nodes for job in where}
+    assert not set(now[free]) & set(where[free])
+    assert now[bound] == where[bound] == ("n2",)
+    assert "ExcNodeList=(null)" in said("scontrol", "-o", "show", "job", bound)

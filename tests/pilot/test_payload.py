@@ -200,6 +200,23 @@ def test_a_payload_stopped_before_it_has_begun_dies_at_once(server: FakeServer, 
     assert [server.end_of(claim)["reason"] for claim in claims] == ["cancelled"] * 12
 
 
+def test_a_cancel_that_overtakes_its_claim_is_kept(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
+    early, other = server.submit("touch", str(tmp_path / "started")), server.submit("true")
+    given, server.jobs[:] = list(server.jobs), []
+    pilot()
+    server.order("cancel", {"claim": early["claim"]})
+    until(lambda: all(orders.empty() for orders in server.orders.values()), "the order to be on its way")
+    with server.work:
+        server.jobs.extend(given[1:])
+        server.work.notify_all()
+    server.end_of(other)  # by then the order has long been read
+    with server.work:
+        server.jobs.extend(given[:1])
+        server.work.notify_all()
+    assert server.end_of(early)["reason"] == "cancelled"
+    assert not (tmp_path / "started").exists()
+
+
 def test_a_stopped_payload_is_never_a_success(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
     claim = server.submit("sh", "-c", f"trap 'exit 0' TERM; touch {tmp_path}/begun; while :; do sleep 0.02; done")
     running = pilot()
@@ -273,7 +290,7 @@ def test_only_external_effects_end_with_the_lease(
     server.start()
     end = server.end_of(claim)
     if effects == "external":
-        assert (end["outcome"], end["reason"], end["signal"]) == ("fault", "signal", signal.SIGTERM)
-        assert "lease-lost" in end["log_tail"]
+        assert (end["outcome"], end["reason"], end["error"]) == ("fault", "pilot-stopped", "lease-lost")
+        assert (end["signal"], "lease-lost" in end["log_tail"]) == (signal.SIGTERM, True)
     else:
         assert end["outcome"] == "ok"

@@ -6,6 +6,8 @@ from typing import Any
 
 import httpx
 
+from holdfast.apps.server.problems import GA4GH
+
 TRUE = {"command": ["true"]}
 
 
@@ -49,8 +51,14 @@ async def steer(client: httpx.AsyncClient, job: str, verb: str, **body: Any) -> 
 def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     """The problem that an answer is; it must have the shape that every error has."""
     assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
     body: dict[str, Any] = answer.json()
+    if answer.request.url.path.startswith(GA4GH):
+        assert answer.headers["content-type"] == "application/json"
+        assert body.keys() == {"msg", "status_code"}
+        assert body["status_code"] == status
+        assert body["msg"]
+        return body
+    assert answer.headers["content-type"] == "application/problem+json"
     assert body["status"] == status
     assert body["type"] == "about:blank"
     assert isinstance(body["title"], str)

@@ -86,8 +86,16 @@ class Processes:
     async def servers(self, many: int) -> list[Started]:
         return list(await asyncio.gather(*(self.server() for _ in range(many))))
 
-    def keeper(self) -> Started:
-        return self._start("keeper")
+    def keeper(self, **settings: Any) -> Started:
+        return self._start("keeper", **settings)
+
+    def worker(self) -> Started:
+        return self._start("worker")
+
+    def watcher(self, tenant: str, server: Started, spool: Path, *options: str) -> Started:
+        """One that looks after the jobs of a shim."""
+        token = self.domain.token("engine", tenant=tenant)
+        return self._start("watcher", "--spool", str(spool), *options, server=server.url, token=token)
 
     def pilot(self, tenant: str, *servers: Started, slots: int = 1, secret: str = "", **options: str) -> Started:
         """A real pilot; it knows these servers. With a secret it enrols by that."""

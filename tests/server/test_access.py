@@ -107,6 +107,17 @@ async def test_every_route_refuses_bad_tokens(local: RunningServer) -> None:
             problem(answer, 401)
 
 
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 1000, b"{}"])
+async def test_who_has_no_token_is_not_told_what_is_wrong_with_a_body(local: RunningServer, content: bytes) -> None:
+    """Nor is it read: the connection is free before the rest of a body is sent."""
+    anyone = local.client()
+    kinds = {"Content-Type": "application/json"}
+    for method, path, _ in _routes(local):
+        if method in ("POST", "PUT"):
+            for header in ({}, {"Authorization": f"Bearer {_token(local, key=b'x' * 64)}"}):
+                problem(await anyone.request(method, path, content=content, headers=kinds | header), 401)
+
+
 async def test_every_route_refuses_the_wrong_role(local: RunningServer) -> None:
     pilot = local.services.parts.identity.issue(
         subject="p-another", tenant=TENANT, roles=frozenset({Role.PILOT}), seconds=600
@@ -124,6 +135,15 @@ async def test_every_route_refuses_the_wrong_role(local: RunningServer) -> None:
             problem(answer, 403)
             refused += 1
     assert refused > 60
+
+
+async def test_a_token_is_taken_as_a_password_too(local: RunningServer) -> None:
+    """For clients that know only names and passwords; the name says nothing, and a wrong password is a wrong token."""
+    admin = _token(local)
+    for name, password, status in (("anyone", admin, 200), ("", admin, 200), ("ada", "secret", 401), (admin, "", 401)):
+        given = base64.b64encode(f"{name}:{password}".encode()).decode()
+        answer = await local.client().get("/v1/jobs", headers={"Authorization": f"Basic {given}"})
+        assert answer.status_code == status, (name[:4], status)
 
 
 async def test_a_token_in_the_query_is_no_token(local: RunningServer) -> None:

@@ -7,7 +7,7 @@ from tests.server.asks import submit
 from tests.server.running import RunningServer
 from tests.server.scripted_pilot import ScriptedPilot
 
-LABELS = {"route", "le", "result"}
+LABELS = {"route", "le", "result", "outcome"}
 
 
 async def _samples(server: RunningServer) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -47,6 +47,8 @@ async def test_what_is_done_is_counted(server: RunningServer, tenant: str) -> No
     assert grown("holdfast_writes_total", ("result", "written")) >= 6
     assert grown("holdfast_request_seconds_count", ("route", "/v1/jobs")) >= 1
     assert grown("holdfast_request_seconds_count", ("route", "/v1/pilots/{pilot}/ends")) >= 1
+    assert grown("holdfast_queue_wait_seconds_count") >= 3
+    assert grown("holdfast_run_seconds_count", ("outcome", "ok")) >= 3
     assert after[("holdfast_servers_alive", ())] >= 1
 
 

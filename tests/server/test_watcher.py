@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-from collections.abc import AsyncIterator
-from contextlib import suppress
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.insertion.shell import Shell, incident_of, shell
 from tests.server.running import RunningServer, until
 from tests.server.test_engines import add_rule
-from tests.servers import address
-
-from holdfast.apps.watcher import WatcherSettings, make_watcher
-from holdfast.client import AsyncHoldfastClient, Patience
-from holdfast.services.mend_batch_jobs import MendBatchJobs
 
 pytestmark = pytest.mark.live
 
-SHIM = Path(__file__).resolve().parents[2] / "shim" / "holdfast-shim"
 MORE: dict[str, object] = {
     "action": "resubmit",
     "how": "changed",
@@ -29,116 +24,121 @@ MORE: dict[str, object] = {
 }
 GREEDY = "import os,time;x=bytearray(150*2**20);time.sleep(3)"
 """Needs 150 MB for a few seconds, which is long enough for Slurm to see it."""
+MOVING = re.compile(r"\b(RunTime|LastSchedEval|SubmitLine)=\S*")
 
-
-class Bench:
-    """A user's shell with the shim in front, and the watcher of their jobs."""
-
-    def __init__(self, folder: Path, watcher: MendBatchJobs) -> None:
-        self.folder, self.watcher = folder, watcher
-
-    def call(self, *words: str) -> str:
-        known = dict(os.environ) | {
-            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
-            "HOLDFAST_SHIM_SPOOL": str(self.folder / "spool"),
-        }
-        ran = subprocess.run(words, capture_output=True, text=True, env=known, cwd=self.folder, check=True)
-        return ran.stdout.strip()
-
-    def sbatch(self, *words: str) -> str:
-        return self.call("sbatch", "--parsable", "-o", f"{self.folder}/out", *words)
-
-    async def seen(self, job: str) -> str:
-        """As an engine polls it."""
-        return await asyncio.to_thread(self.call, "sacct", "-X", "-n", "-P", "-j", job, "-o", "State")
-
-    async def settled(self, job: str) -> set[str]:
-        """Every state that an engine saw until the job was settled."""
-        states: set[str] = set()
-
-        async def gone() -> bool:
-            states.add(await self.seen(job))
-            return job not in {one.id for one in self.watcher.spool.jobs()}
-
-        await until(gone, f"job {job} to be settled", 120)
-        states.add(await self.seen(job))
-        return states
+Begin = Callable[..., Awaitable[Shell]]
 
 
 @pytest.fixture
-async def bench(local: RunningServer, tenant: str, tmp_path: Path) -> AsyncIterator[Any]:
-    """Made with the settings that a test wants."""
-    address("SLURM_CONF")
-    await asyncio.to_thread(_install, tmp_path)
-    client = AsyncHoldfastClient(local.url, local.domain.token("engine", tenant=tenant), patience=Patience(5))
-    running: list[asyncio.Task[None]] = []
+async def begin(local: RunningServer, tenant: str, tmp_path: Path) -> AsyncIterator[Begin]:
+    """A shell with the settings that a test wants."""
+    async with AsyncExitStack() as stack:
 
-    def start(**more: Any) -> Bench:
-        watcher = make_watcher(WatcherSettings(tmp_path / "spool", every=0.5, pace=20, **more), client)
-        running.append(asyncio.create_task(watcher.run()))
-        return Bench(tmp_path, watcher)
+        async def made(**more: Any) -> Shell:
+            return await stack.enter_async_context(shell(tmp_path, local, tenant, **more))
 
-    yield start
-    for task in running:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-    await client.aclose()
-
-
-def _install(folder: Path) -> None:
-    subprocess.run([SHIM, "--install", folder / "bin"], check=True, stderr=subprocess.PIPE)
-
-
-async def incident_of(server: RunningServer, tenant: str, job: str) -> dict[str, Any]:
-    person = server.person("viewer", tenant=tenant)
-
-    async def found() -> dict[str, Any] | None:
-        every = (await person.get("/v1/incidents")).json()["incidents"]
-        return next((one for one in every if one["item"].endswith(f":{job}")), None)
-
-    return dict(await until(found, "the incident"))
+        yield made
 
 
 async def test_a_job_that_needs_more_memory_gets_it_under_its_own_id(
-    local: RunningServer, tenant: str, bench: Any
+    local: RunningServer, tenant: str, begin: Begin, tmp_path: Path
 ) -> None:
-    """What an engine polls never says that it failed."""
+    """What an engine polls never says that it failed. What the job wrote down of itself is among the evidence."""
     await add_rule(local, tenant, MORE)
-    user = bench(acting=True)
+    user = await begin(records=tmp_path / "records")
     job = user.sbatch("--no-requeue", "--mem=100", "-J", "greedy", "--wrap", f"python3 -c '{GREEDY}'")
     states = await user.settled(job)
     assert states <= {"", "PENDING", "RUNNING", "REQUEUED", "COMPLETED"}, states
     assert "COMPLETED" in states
     told = await incident_of(local, tenant, job)
     assert (told["cause"], told["state"]) == ("memory", "complete")
+    evidence = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{told['id']}")).json()["context"][
+        "evidence"
+    ]
+    assert evidence["payload_host"] == os.uname().nodename
+    assert evidence["peak_memory"] > 140 * 2**20
+    assert not list((tmp_path / "records").iterdir())
     assert (await user.watcher.reader.outcome([job]))[job].restarts == 1
 
 
-async def test_a_fault_that_nobody_can_mend_is_shown_as_it_is(local: RunningServer, tenant: str, bench: Any) -> None:
+async def test_a_fault_that_nobody_can_mend_is_shown_as_it_is(local: RunningServer, tenant: str, begin: Begin) -> None:
     await add_rule(local, tenant, MORE)
-    user = bench(acting=True)
+    user = await begin()
     job = user.sbatch("--wrap", "echo 'KeyError: x' >&2; exit 3")
     assert "FAILED" in await user.settled(job)
     assert (await incident_of(local, tenant, job))["state"] == "failed"
 
 
-async def test_who_looks_on_explains_and_touches_nothing(local: RunningServer, tenant: str, bench: Any) -> None:
-    user = bench()
-    job = user.sbatch("--no-requeue", "--mem=100", "--wrap", f"python3 -c '{GREEDY}'")
+async def test_who_looks_on_explains_and_changes_nothing_in_slurm(
+    local: RunningServer, tenant: str, begin: Begin
+) -> None:
+    """The record that Slurm keeps of the job is word for word what it was before anybody looked, whatever a rule says."""
+    await add_rule(local, tenant, MORE)
+    user = await begin(acting=False)
+    job = user.sbatch("--no-requeue", "--mem=100", "--hold", "--wrap", f"python3 -c '{GREEDY}'")
+    waiting = _record(user, job)
+    await asyncio.sleep(2)  # several looks
+    assert _record(user, job) == waiting
+    user.bare("scontrol", "release", job)
     assert await user.settled(job) & {"FAILED", "OUT_OF_MEMORY"}
+    ended = _record(user, job)
+    assert "Requeue=0" in ended
+    assert "holdfast" not in ended
     assert (await incident_of(local, tenant, job))["cause"] == "memory"
     assert (await user.watcher.reader.outcome([job]))[job].restarts == 0
+    assert not (user.folder / "spool" / "watch").exists()
 
 
-async def test_a_user_who_cancels_is_not_second_guessed(local: RunningServer, tenant: str, bench: Any) -> None:
-    user = bench(acting=True)
-    job = user.sbatch("--wrap", "sleep 60")
-    await until(lambda: _is(user, job, "RUNNING"), "the job to run", 60)
-    await asyncio.to_thread(user.call, "scancel", job)
-    states = await user.settled(job)
-    assert any(state.startswith("CANCELLED") for state in states)
+async def test_a_user_who_cancels_is_not_second_guessed(local: RunningServer, tenant: str, begin: Begin) -> None:
+    """scancel is Slurm's own: a job that was cancelled, while it ran or while it waited to be tried again, stays cancelled."""
+    await add_rule(local, tenant, {**MORE, "wait": 600})
+    user = await begin()
+    running = user.sbatch("--wrap", "sleep 60")
+    mended = user.sbatch("--no-requeue", "--mem=100", "--wrap", f"python3 -c '{GREEDY}'")
+    await until(lambda: _is(user, running, "RUNNING"), "the job to run", 60)
+    await asyncio.to_thread(user.call, "scancel", running)
+    assert any(state.startswith("CANCELLED") for state in await user.settled(running))
+    await until(lambda: _waits_for_its_next_try(user, mended), "the mended job to wait", 60)
+    await asyncio.to_thread(user.call, "scancel", mended)
+    assert any(state.startswith("CANCELLED") for state in await user.settled(mended))
+    await asyncio.sleep(2)  # several looks more
+    for job in (running, mended):
+        assert user.bare("squeue", "-h", "-t", "all", "-j", job, "-o", "%T") == "CANCELLED"
 
 
-async def _is(user: Bench, job: str, state: str) -> bool:
+@pytest.mark.slow
+async def test_a_storm_of_failing_jobs_is_not_queued_again(local: RunningServer, tenant: str, begin: Begin) -> None:
+    """200 jobs fail of one cause that a rule would answer. The first are tried; then there is a storm, and one is at a time."""
+    await add_rule(local, tenant, {"action": "resubmit"}, condition='cause == "network"', cause="network")
+    user = await begin()
+    work = "echo 'ssh: connect to host data1 port 22: Connection refused' >&2; exit 255"
+
+    def submit() -> list[str]:
+        return [user.sbatch("--mem=10", "--wrap", work) for _ in range(200)]
+
+    jobs = await asyncio.to_thread(submit)
+
+    async def all_told() -> bool:
+        told = (await local.person("viewer", tenant=tenant).get("/v1/incidents?limit=500")).json()["incidents"]
+        return len({one["item"].rpartition(":")[2] for one in told} & set(jobs)) == len(jobs)
+
+    await until(all_told, "an incident of every job", 900)
+    await asyncio.sleep(10)
+    outcomes = await user.watcher.reader.outcome(jobs)
+    tries = sum(one.restarts for one in outcomes.values())
+    assert 0 < tries <= 60, tries
+    await asyncio.to_thread(user.bare, "scancel", *jobs)
+
+
+async def _is(user: Shell, job: str, state: str) -> bool:
     return await user.seen(job) == state
+
+
+async def _waits_for_its_next_try(user: Shell, job: str) -> bool:
+    text = await asyncio.to_thread(user.bare, "scontrol", "-o", "show", "job", job)
+    return "JobState=PENDING" in text and "Restarts=1" in text and "holdfast:" in text
+
+
+def _record(user: Shell, job: str) -> str:
+    """What Slurm knows of the job, but for what moves by itself."""
+    return MOVING.sub("", user.bare("scontrol", "-o", "show", "job", job))

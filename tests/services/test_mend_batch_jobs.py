@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.domain.pilots.batch import BatchId, BatchJob, BatchOutcome, BatchState
-from holdfast.domain.pilots.watched_job import Fate, JobDetails, WatchedJob, evidence, fate, needed
+from holdfast.domain.pilots.watched_job import Fate, JobDetails, PayloadRecord, WatchedJob, evidence, fate, needed
 from holdfast.ports.errors import Transient
 from holdfast.ports.exception_service import Answered, News, Ordered
 from holdfast.services.mend_batch_jobs import ONLY_LOOKS, MendBatchJobs
@@ -24,6 +24,7 @@ SILENT = BatchOutcome(BatchState.UNKNOWN)
 class FakeSpool:
     words: dict[str, WatchedJob] = field(default_factory=dict)
     vouched: float = 0
+    records: dict[int, PayloadRecord] = field(default_factory=dict)
 
     def jobs(self) -> Sequence[WatchedJob]:
         return list(self.words.values())
@@ -33,6 +34,9 @@ class FakeSpool:
 
     def vouch(self, seconds: float) -> None:
         self.vouched = seconds
+
+    def record(self, job: WatchedJob, restarts: int) -> PayloadRecord | None:
+        return self.records.get(restarts)
 
     def tail(self, path: str, owner: int) -> str:
         return f"the end of {path}"
@@ -47,6 +51,7 @@ class FakeBatch:
     away: bool = False
     done: list[tuple[str, object]] = field(default_factory=list)
     marks: set[str] = field(default_factory=set)
+    avoided: tuple[str, ...] = ()
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         raise NotImplementedError
@@ -63,14 +68,16 @@ class FakeBatch:
     async def peak_memory(self, job: BatchId) -> int | None:
         return 99 * MIB
 
-    async def allow_again(self, job: BatchId) -> None:
-        self.done.append(("allow", job))
+    async def allow_again(self, jobs: Collection[BatchId]) -> None:
+        self.done += [("allow", job) for job in jobs]
 
     async def hold(self, job: BatchId) -> None:
         self.now = WAITS
         self.done.append(("hold", job))
 
-    async def again(self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str) -> None:
+    async def again(
+        self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str, avoid: Collection[str] = ()
+    ) -> None:
         if self.away:
             raise Transient("no answer")
         if mark in self.marks:
@@ -78,6 +85,7 @@ class FakeBatch:
         self.marks.add(mark)
         self.now = replace(WAITS, restarts=self.now.restarts + 1)
         self.done.append(("again", (dict(needs), wait)))
+        self.avoided = tuple(avoid)
 
     async def cancel(self, job: BatchId) -> None:
         self.done.append(("cancel", job))
@@ -281,3 +289,99 @@ def test_evidence_leaves_out_what_nobody_knows() -> None:
         "scheduler_state": "NODE_FAIL",
         "scheduler_reason": "n2: DOWN",
     }
+
+
+LOST = replace(WAITS, restarts=1, node_events=("n1: NODE_FAIL",))
+"""Slurm lost the node and queued the job again by itself."""
+
+
+def waiting(known: Mapping[BatchId, JobDetails], mark: str = "") -> Mapping[BatchId, JobDetails]:
+    return {name: replace(one, waiting=True, mark=mark) for name, one in known.items()}
+
+
+class QueuedAgain(FakeBatch):
+    mark = ""
+
+    async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
+        return waiting(await super().details(jobs), self.mark)
+
+
+async def test_a_start_that_was_lost_with_its_node_is_told_once_and_the_next_one_is_elsewhere() -> None:
+    room = Room(QueuedAgain(LOST))
+    room.service.orders = [order()]
+    mending = room.mending()
+    await mending.look()
+    (event,) = room.service.events
+    assert (event["attempt"], event["evidence"]["scheduler_state"], event["evidence"]["node"]) == (1, "NODE_FAIL", "n1")
+    assert room.batch.done == [("allow", "7"), ("again", ({}, 0))]
+    assert room.batch.avoided == ("n1",)
+    room.batch.now = LOST
+    await mending.look()
+    assert len(room.service.events) == 1
+
+
+async def test_a_lost_start_that_no_rule_answers_is_left_in_the_queue() -> None:
+    room = Room(QueuedAgain(LOST), FakeService(incident=None))
+    await room.mending().look()
+    assert len(room.service.events) == 1
+    assert room.spool.words
+    assert room.batch.done == [("allow", "7")]
+
+
+async def test_a_lost_start_that_was_mended_before_a_restart_is_not_told_again() -> None:
+    batch = QueuedAgain(LOST)
+    batch.mark = "o-1"
+    room = Room(batch)
+    mending = room.mending()
+    await mending.look()
+    assert not room.service.events
+    room.batch.now = replace(LOST, restarts=2)
+    await mending.look()
+    assert [one["attempt"] for one in room.service.events] == [2]
+
+
+async def test_with_other_needs_the_same_nodes_will_do() -> None:
+    room = Room(FakeBatch(OOM))
+    room.service.orders = [order(needs={"memory": {"factor": 2.0}})]
+    await room.mending().look()
+    assert room.batch.avoided == ()
+
+
+def test_what_a_job_wrote_down_itself_is_told_beside_what_its_batch_system_says() -> None:
+    record = PayloadRecord("node17", 100, 160, 500, 3, None, "the last line")
+    told = evidence(replace(OOM, started=None), None, "", 400, record)
+    assert (told["peak_memory"], told["payload_host"], told["wall_time"], told["log_tail"]) == (
+        500,
+        "node17",
+        60.0,
+        "the last line",
+    )
+    assert (told["exit_code"], told["signal"]) == (0, 9)
+    silent = evidence(BatchOutcome(BatchState.LOST, "NODE_FAIL"), None, "a log", 600, record)
+    assert (silent["exit_code"], silent["log_tail"], silent["peak_memory"]) == (3, "a log", 600)
+    assert evidence(OOM, None, "", 400)["wall_time"] == 30.0
+
+
+async def test_many_that_wait_are_asked_for_a_few_at_a_time() -> None:
+    """The service tells of twenty incidents in one answer, and refuses to tell of more."""
+    room = Room(FakeBatch(OOM), CountingService(), FakeSpool({str(n): job(str(n)) for n in range(60)}))
+    mending = room.mending()
+    for _ in range(3):
+        await mending.look()
+    assert len(room.service.events) == 60
+    assert isinstance(room.service, CountingService)
+    assert max(room.service.asked) == 20
+    assert sum(room.service.asked[-3:]) == 60
+
+
+@dataclass
+class CountingService(FakeService):
+    asked: list[int] = field(default_factory=list)
+
+    async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[Answered]:
+        self.events += [dict(one) for one in events]
+        return [Answered(one["case"], f"i-{one['case']}", "") for one in events]
+
+    async def news(self, incidents: Collection[str], *, wait: float) -> News:
+        self.asked.append(len(incidents))
+        return await super().news(incidents, wait=wait)

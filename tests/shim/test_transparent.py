@@ -151,6 +151,12 @@ def test_without_slurm_it_says_what_to_do(folder: Path) -> None:
     assert "HOLDFAST_SHIM_REAL" in said.stderr
 
 
+def test_what_goes_on_for_ever_is_shown_as_it_comes(folder: Path) -> None:
+    (folder / "spool" / "watch").write_text(f"{int(time.time()) + 600}\n")
+    said = call(folder, "timeout", "3.5", "stdbuf", "-oL", "squeue", "-i", "1", "-o", "looked %i")
+    assert said.stdout.count("looked") >= 2
+
+
 def test_a_job_that_is_decided_on_has_not_ended(folder: Path) -> None:
     """Only jobs that left word, only while somebody watches, and only what did not end well."""
     bad, good = (

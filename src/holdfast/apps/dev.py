@@ -29,6 +29,7 @@ from holdfast.apps.wiring.worker import WorkerParts
 from holdfast.client import BadSettings
 from holdfast.client.settings import find_server, places
 from holdfast.ports.errors import Permanent, Transient
+from holdfast.ports.identity import Role
 
 DAY = 86_400
 
@@ -64,7 +65,9 @@ async def _run_parts(
         serving.result()
         raise Permanent("the server did not start; -v says more")
     pilot = await _start_pilot(settings, slots, verbose=verbose)
-    loops = KeeperParts(parts).loops()
+    kept = KeeperParts(parts)
+    services.beside = kept.samples
+    loops = kept.loops()
     if parts.engine is not None:
         loops["worker"] = WorkerParts(parts, services).run
     missing = temporal if isinstance(temporal, str) else await _ready(temporal)
@@ -84,7 +87,8 @@ async def _link(services: ServerParts, user: str) -> str:
     """A link for a browser; empty if the store is too busy to keep one, as it may be after a crash."""
     for _ in range(5):
         try:
-            invited = await services.sessions.invite(subject=user, tenant="default")
+            roles = (Role.ADMINISTRATOR,)
+            invited = await services.sessions.invite(subject=user, tenant="default", roles=roles)
         except Transient:
             await asyncio.sleep(1.0)
         else:

@@ -6,6 +6,8 @@ import asyncio
 
 import structlog
 
+from holdfast.adapters.prometheus.metrics import Metrics
+from holdfast.apps.metrics_door import metrics_door
 from holdfast.apps.settings import Settings
 from holdfast.apps.wiring.keeper import KeeperParts
 from holdfast.apps.wiring.loops import run_loops, stop, until_told
@@ -18,10 +20,13 @@ async def keep(settings: Settings) -> None:
     """Run one keeper until it is told to stop."""
     parts = make_parts(settings)
     await parts.store.open()
-    loops = asyncio.create_task(run_loops(KeeperParts(parts).loops()))
+    services = KeeperParts(parts)
+    loops = asyncio.create_task(run_loops(services.loops()))
     log.info("keeper", store=settings.store_url.split(":", 1)[0], lease=settings.lease)
+    figures = Metrics(services.samples)
     try:
-        await until_told()
+        async with metrics_door(figures, parts.identity, listen=settings.listen, port=settings.metrics_port):
+            await until_told()
     finally:
         await stop(loops)
         await parts.store.close()

@@ -126,6 +126,7 @@ def watcher(
     act: Annotated[bool, typer.Option("--act", help="Do what rules and people order; otherwise only look on.")] = False,
     hold: Annotated[bool, typer.Option("--hold", help="A fault that no rule answers waits for a person.")] = False,
     every: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between looks.")] = 5.0,
+    records: Annotated[Path | None, typer.Option(help="Where jobs write records of themselves, if they do.")] = None,
     verbose: Verbose = False,
 ) -> None:
     """Look after users' own Slurm jobs that went through the shim: say why one failed, and have it run again under its id."""
@@ -134,7 +135,7 @@ def watcher(
 
     _logs(verbose=verbose)
     known = find_settings()
-    settings = WatcherSettings(spool or SPOOL, engine, act, hold, every)
+    settings = WatcherSettings(spool or SPOOL, engine, act, hold, every, records=records)
     _run(watch(settings, server=known.server.value, token=known.token.value))
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 from platformdirs import user_cache_path, user_state_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from holdfast.apps.downstream_settings import DownstreamTable, check_downstreams
 from holdfast.apps.retry_settings import BudgetsTable, LadderTable, dispatcher_of, ladders_of
 from holdfast.apps.storage_settings import ElementTable, elements_of
 from holdfast.domain.faults.brakes import CORE_HOUR, BrakePolicy
@@ -25,7 +26,7 @@ from holdfast.ports.errors import Permanent
 
 _LISTS = frozenset({"callback_hosts", "flow_files", "free_tries", "outputs", "staging_hosts"})
 """Settings that are lists, written with commas."""
-_TABLES = frozenset({"ladders", "budgets", "storage", "unanswered"})
+_TABLES = frozenset({"ladders", "budgets", "downstreams", "storage", "unanswered"})
 """Settings that are tables of the file; in the environment they are written as JSON."""
 
 
@@ -41,9 +42,13 @@ class Settings(BaseModel):
     signing_key: Path | None = None
     """File with the key that signs tokens; `STATE/signing-key` unless set. All servers of a domain share it."""
     listen: str = "127.0.0.1"
+    """The address that a server listens on; `0.0.0.0` for all of the machine's."""
     port: int = 8470
+    """The port that a server listens on."""
     url: str = ""
     """How pilots and people reach this server; made from listen and port unless set."""
+    metrics_port: int = Field(default=0, ge=0, le=65_535)
+    """Of a keeper: the port where Prometheus reads its figures and those of the whole domain, with a viewer's token; 0: none. A server shows its own at `/metrics`."""
     lease: int = Field(default=600, ge=2, le=86_400)
     """Seconds a silent pilot keeps its claims."""
     token_seconds: int = Field(default=900, ge=5, le=900)
@@ -52,8 +57,12 @@ class Settings(BaseModel):
     """Hosts that callbacks may go to; see the how-to on notifications."""
     staging_hosts: tuple[str, ...] = ()
     """Hosts that inputs may come from by HTTP; see the how-to on inputs."""
+    tes_containers: Literal["apptainer", "host-paths", "refuse"] = "apptainer"
+    """How tasks of TES run: in their images by Apptainer, or on the host itself, with their paths made there for them alone; `refuse`: not at all."""
     storage: tuple[ElementTable, ...] = ()
     """Storage elements: `name`, `kind` (`file`, `http`, `s3`, `root`), `url` or `path`, `rules`, `sites`, `outputs`; see the explanation of data."""
+    downstreams: tuple[DownstreamTable, ...] = ()
+    """GA4GH TES servers that tasks are sent on to: `name`, `url`, `token`, `tenants`, `default`, `most`, `patience`, `callbacks`, `image`; see the explanation of the proxy."""
     matching: Literal["look-ahead", "c3", "c2", "c1", "none"] = "look-ahead"
     """How jobs are brought to their data: by all that is known; or by the paper's schemes, for comparison: per host with waiting for data, per pilot, per host, not at all."""
     max_body: int = 64 << 20
@@ -84,11 +93,15 @@ class Settings(BaseModel):
     temporal_program: str = ""
     """Of `holdfast dev`: the file of Temporal's command line, unless it is on the path; `none`: jobs only."""
     temporal_namespace: str = "default"
+    """The namespace in Temporal; two domains on one Temporal want two."""
     task_queue: str = "holdfast"
+    """The queue in that namespace from which this domain's workers take their work."""
     flows: Path | None = None
     """Folder of Python flows that this domain runs: its server offers them by name, its workers run their code. Unset: none."""
     outputs: tuple[Path, ...] = ()
     """Folders under which pilots put outputs and this process can read them; results of tasks are read there."""
+    attachments: Path | None = None
+    """Folder for the files that come with runs of the Workflow Execution Service, which pilots can read; `STATE/attachments` unless set."""
     flow_files: tuple[Path, ...] = ()
     """Folders whose files flows may list, watch and read lines of, as workers see them; a path that is not whole begins at the first."""
     watch_every: float = Field(default=1.0, gt=0)
@@ -139,6 +152,7 @@ class Settings(BaseModel):
     def _read_tables(self) -> Self:
         dispatcher_of(self.unanswered, ladders_of(self.ladders))
         elements_of(self.storage)
+        check_downstreams(self.downstreams)
         return self
 
     @property
@@ -187,6 +201,10 @@ class Settings(BaseModel):
     @property
     def key_file(self) -> Path:
         return self.signing_key or self.state / "signing-key"
+
+    @property
+    def attachments_folder(self) -> Path:
+        return self.attachments or self.state / "attachments"
 
     @property
     def store_url(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,14 +36,18 @@ class WatcherSettings(NamedTuple):
     """Seconds between looks."""
     pace: float = 5.0
     """Slurm commands a second, at most."""
+    records: Path | None = None
+    """Where jobs write records of themselves, if they do."""
 
 
-def make_watcher(settings: WatcherSettings, client: AsyncHoldfastClient) -> MendBatchJobs:
+def make_watcher(
+    settings: WatcherSettings, client: AsyncHoldfastClient, environment: Mapping[str, str] = os.environ
+) -> MendBatchJobs:
     """The service, wired."""
-    spool = ShimSpool(settings.spool)
+    spool = ShimSpool(settings.spool, settings.records)
     spool.prepare()
     commands = PacedCommands(SystemCommands(), SystemClock(), Pace(settings.pace, max(1, int(4 * settings.pace))))
-    slurm = SlurmBatch(commands, os.environ)
+    slurm = SlurmBatch(commands, environment)
     return MendBatchJobs(
         spool,
         slurm,

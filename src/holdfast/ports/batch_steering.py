@@ -24,16 +24,19 @@ class BatchSteering(Protocol):
         """The most memory that a process of it was seen to have, in bytes; None where nobody measured."""
         ...
 
-    async def allow_again(self, job: BatchId) -> None:
-        """A job that waits or runs may be run again later, if its submitter had ruled that out."""
+    async def allow_again(self, jobs: Collection[BatchId]) -> None:
+        """Jobs that wait or run may be run again later, if their submitter had ruled that out."""
         ...
 
     async def hold(self, job: BatchId) -> None:
         """It waits under its id, also if it has ended, and does not start before `again`."""
         ...
 
-    async def again(self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str) -> None:
-        """It runs once more under its id, in so many seconds at the earliest, with these needs. Once for a mark, however often it is asked for."""
+    async def again(
+        self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str, avoid: Collection[str] = ()
+    ) -> None:
+        """It runs once more under its id, in so many seconds at the earliest, with these needs, and not on the nodes to be avoided if there are enough others.
+        Once for a mark, however often it is asked for."""
         ...
 
     async def cancel(self, job: BatchId) -> None:

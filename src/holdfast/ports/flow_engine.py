@@ -112,6 +112,10 @@ class FlowEngine(Protocol):
         """Have a case obey a verb; `NotFound` if it has ended or never was."""
         ...
 
+    async def send_letter(self, case: str, letter: Mapping[str, Any]) -> None:
+        """Give the case of a process a message: ``partner``, ``operation`` and ``message``; `NotFound` if it has ended or never was."""
+        ...
+
     async def describe(self, case: str) -> CaseSummary:
         """A case as the engine lists it, ended or not; `NotFound`."""
         ...
@@ -122,6 +126,10 @@ class FlowEngine(Protocol):
 
     async def find(self, query: CaseQuery, *, limit: int = 100, cursor: str | None = None) -> CasePage:
         """Cases by search, the newest first; it lags by a second or so. `Permanent` for a bad cursor."""
+        ...
+
+    async def count(self, query: CaseQuery) -> int:
+        """How many cases a search would find."""
         ...
 
     async def history(self, case: str, *, limit: int = 100, cursor: str | None = None) -> HistoryPage:

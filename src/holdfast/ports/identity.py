@@ -24,6 +24,8 @@ class Role(StrEnum):
     """Register a pilot, and nothing else."""
     SITE = "site"
     """Look after the pilots of a site: make enrolments for them, and note their launches."""
+    HINT = "hint"
+    """Say that a task at a downstream server is over, so that it is looked at; nothing else."""
     PILOT = "pilot"
 
 
@@ -44,11 +46,13 @@ IMPLIED: dict[Role, frozenset[Role]] = {
             Role.ENGINE,
             Role.ENROL,
             Role.SITE,
+            Role.HINT,
         }
     ),
     Role.ENGINE: frozenset({Role.ENGINE}),
     Role.ENROL: frozenset({Role.ENROL}),
     Role.SITE: frozenset({Role.SITE}),
+    Role.HINT: frozenset({Role.HINT}),
     Role.PILOT: frozenset({Role.PILOT}),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from holdfast.domain.pilots.watched_job import WatchedJob
+from holdfast.domain.pilots.watched_job import PayloadRecord, WatchedJob
 
 
 class JobSpool(Protocol):
@@ -21,6 +21,10 @@ class JobSpool(Protocol):
 
     def vouch(self, seconds: float) -> None:
         """For so long somebody looks after the jobs here: one that has failed is shown as running meanwhile. 0: nobody does."""
+        ...
+
+    def record(self, job: WatchedJob, restarts: int) -> PayloadRecord | None:
+        """What that start of the job wrote down of itself; None where it did not, or what is there is not its owner's."""
         ...
 
     def tail(self, path: str, owner: int) -> str:

@@ -28,7 +28,7 @@ from holdfast.domain.faults.incident import (
     Standing,
     standing_of,
 )
-from holdfast.domain.faults.storm import Sign
+from holdfast.domain.faults.storm import Sign, sign_of
 from holdfast.domain.rules.condition import Verdict
 from holdfast.domain.rules.context import read_context
 from holdfast.domain.rules.incident_context import told_by
@@ -134,6 +134,7 @@ class AnswerExceptions:
         if kept:
             due = None if left_behind is None else now + left_behind
             new = await self.incidents.add_incidents([(one, _standing(one, due)) for one, _ in kept.values()])
+            await self._count([incident for (incident, _), first in zip(kept.values(), new, strict=True) if first])
             agreed = await agreed_on(self.incidents, [decision for _, decision in kept.values()])
             if not all(new):
                 agreed = await newest(self.incidents, agreed)
@@ -142,6 +143,16 @@ class AnswerExceptions:
             await self._settle([decision for decision in agreed if decision.exlet is None])
             self.answered += sum(new)
         return [_answered(kept.get(one.id)) for one in raised]
+
+    async def _count(self, incidents: Sequence[Incident]) -> None:
+        """Faults of other engines' items are counted for storms once, before anyone asks to act on them; those of our own jobs are counted where they are handled."""
+        signs: dict[str, list[Sign]] = {}
+        for one in incidents:
+            if _is_foreign_fault(one):
+                signs.setdefault(one.tenant, []).append(_sign(one))
+        for tenant, some in signs.items():
+            if self.acting.brakes is not None:
+                await self.acting.brakes.storms.notice(tenant, some)
 
     async def _settle(self, decisions: Sequence[Decision]) -> None:
         """Say where incidents stand for which there is nothing to carry out."""
@@ -218,7 +229,7 @@ class AnswerExceptions:
             owner=incident.owner,
             job=incident.job or incident.id,
             attempt=incident.attempt,
-            sign=Sign(incident.kind.value),
+            sign=_sign(incident),
             action=first.action.value,
             target=str(getattr(first.do, "target", "")),
             rule=decision.by,
@@ -356,3 +367,15 @@ _WORDS = {
     HouseCourse.HOLD: "no rule answers; a person is asked",
     HouseCourse.FAIL: "no rule answers; the house fails it",
 }
+
+
+def _is_foreign_fault(incident: Incident) -> bool:
+    """An item of another engine failed."""
+    return incident.engine != OWN_ENGINE and incident.kind is ExceptionType.ABORT and bool(incident.item)
+
+
+def _sign(incident: Incident) -> Sign:
+    """By what exceptions are alike: faults by their cause, others by their kind."""
+    if _is_foreign_fault(incident):
+        return sign_of(incident.cause, owner=incident.owner)
+    return Sign(incident.kind.value)

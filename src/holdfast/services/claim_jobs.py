@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from holdfast.domain.jobs.claim import claim, claimable
-from holdfast.domain.jobs.job_document import JobDocument, State, rank
+from holdfast.domain.jobs.job_document import JobDocument, State, downstream_of, queue_named, rank
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.domain.jobs.resources import Resources, fits, less
 from holdfast.domain.pilots.lifetime import ends_in_time
@@ -48,6 +48,8 @@ class Request:
     slots: int
     since: float
     answer: asyncio.Future[list[Stored]]
+    queue: str
+    """Where the jobs wait that it may have."""
     busy: bool = False
 
 
@@ -82,19 +84,21 @@ class ClaimJobs:
 
     async def claim(
         self, *, pilot: str, host: str, tenant: str, free: Resources, most: int, wait: float, batch: int = 1,
-        site: str = "", slots: int = 1,
+        site: str = "", slots: int = 1, downstream: str = "",
     ) -> list[Stored]:  # fmt: skip
         """Wait until there is work that fits, at most so long; perhaps none. Cancelled, it gives back what it was given.
 
-        What is given fits into what is free all at once; with a batch, so often over, one after another.
+        What is given fits into what is free all at once; with a batch, so often over, one after another. Jobs that are meant for a
+        downstream are given to who asks for it, and to nobody else.
         """
         loop = asyncio.get_running_loop()
         # One that asks often and briefly is hungry since its first request in vain, not since its last.
         since = self._hungry.setdefault(pilot, self.clock.monotonic())
         if len(self._hungry) > REMEMBERED_PILOTS:
             self._hungry.popitem(last=False)
-        request = Request(pilot, host, tenant, free, most, batch, site, slots, since, loop.create_future())
-        if self.match is not None:
+        queue = queue_named(tenant, downstream)
+        request = Request(pilot, host, tenant, free, most, batch, site, slots, since, loop.create_future(), queue)
+        if self.match is not None and not downstream:
             self.match.asks(pilot, tenant, host, site, slots, most)
         self._waiting.append(request)
         self._wake.set()
@@ -135,7 +139,7 @@ class ClaimJobs:
         room: dict[str, int] = {}
         for request in self._waiting:
             if not request.busy:
-                room[request.tenant] = room.get(request.tenant, 0) + request.most
+                room[request.queue] = room.get(request.queue, 0) + request.most
         self.windows.offer([one for one in jobs if one.document.state is State.AVAILABLE], room)
         if room:
             self._wake.set()
@@ -164,7 +168,7 @@ class ClaimJobs:
             most = self.settings.bulk - len(given)
             if self.hosts is not None:
                 most = min(most, self.hosts.allowance(request.tenant, request.host, request.most))
-            if most and self.windows.has_none_for(request.tenant, request.free):
+            if most and self.windows.has_none_for(request.queue, request.free):
                 for one in self._pick(request, most, self._fresh_for(request, fresh)):
                     claimed = self._claimed(request, one, now)
                     if isinstance(claimed, JobDocument):
@@ -177,7 +181,11 @@ class ClaimJobs:
     def _fresh_for(self, request: Request, fresh: list[JobDocument]) -> Callable[[Resources], JobDocument | None]:
         def next_fresh(free: Resources) -> JobDocument | None:
             for place, one in enumerate(fresh[: self.settings.look]):
-                if one.tenant == request.tenant and fits(one.resources, free) and ends_in_time(one, free.wall):
+                if (
+                    queue_named(one.tenant, downstream_of(one)) == request.queue
+                    and fits(one.resources, free)
+                    and ends_in_time(one, free.wall)
+                ):
                     return fresh.pop(place)
             return None
 
@@ -272,8 +280,8 @@ class ClaimJobs:
             self._spawn(self._commit(batch))
         self.windows.tend(
             now,
-            waiting={request.tenant for request in self._waiting},
-            unmet={request.tenant for request in unmet},
+            waiting={request.queue for request in self._waiting},
+            unmet={request.queue for request in unmet},
             hunger=max((now - request.since for request in unmet), default=0.0),
         )
 
@@ -295,7 +303,7 @@ class ClaimJobs:
     def _queued_for(self, request: Request, now: float) -> Callable[[Resources], Stored | None]:
         foreign = now - request.since >= self.settings.foreign_after
         return lambda free: self.windows.next(
-            request.tenant, free, foreign=foreign, host=request.host, pilot=request.pilot, site=request.site
+            request.queue, free, foreign=foreign, host=request.host, pilot=request.pilot, site=request.site
         )
 
     # -- writing -----------------------------------------------------------------------------------------------

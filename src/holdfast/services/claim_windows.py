@@ -200,8 +200,8 @@ class Windows:
             else:
                 others.append(stored)
         for stored in others:
-            tenant = stored.document.tenant
-            if tenant not in fed and room.get(tenant, 0) > 0:
+            queue = lane_of(stored.document).tenant
+            if queue not in fed and room.get(queue, 0) > 0:
                 self._append(stored, room)
 
     def _append(self, stored: Stored, room: dict[str, int]) -> None:

@@ -51,6 +51,8 @@ class EndReport:
     """What went wrong when its working folder was to be cleared."""
     staging: Sequence[Mapping[str, object]] = ()
     """How its files came; kept beside the log or the evidence."""
+    task: Mapping[str, object] | None = None
+    """What a pilot tells of the executors of a task, or of its outputs; kept there too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +245,7 @@ class EndJobs:
         records = [
             _record(one, "evidence" if one.report.ending.outcome is Outcome.FAULT else "log", self.clock.now())
             for one in batch
-            if one.report.ending.outcome is Outcome.FAULT or one.report.log_tail
+            if one.report.ending.outcome is Outcome.FAULT or one.report.log_tail or one.report.task
         ]
         records += [_record(one, "staging", self.clock.now()) for one in batch if _troubled(one.report)]
         if records:
@@ -272,6 +274,8 @@ def _record(one: _Asked, kind: str, now: int, why: str = "") -> Record:
         body |= {"log_tail": tail, "log_bytes": report.log_bytes}
     if report.staging:
         body["staging"] = [_redacted(entry) for entry in report.staging]
+    if report.task and kind != "staging":
+        body["task"] = report.task if kind == "log" else _redacted_texts(report.task)
     if why:
         body["why"] = why
     # The teller is part of the name: what someone else says of the same claim must not stand in its way.
@@ -282,6 +286,15 @@ def _record(one: _Asked, kind: str, now: int, why: str = "") -> Record:
 def _troubled(report: EndReport) -> bool:
     """Whether a source of a file failed, though another one served: worth a record, which one that went well at once is not."""
     return report.ending.outcome is Outcome.OK and any(entry.get("failed") for entry in report.staging)
+
+
+def _redacted_texts(value: object) -> object:
+    """What executors printed, however deep inside."""
+    if isinstance(value, Mapping):
+        return {name: _redacted_texts(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_redacted_texts(one) for one in value]
+    return redacted(value) if isinstance(value, str) else value
 
 
 def _redacted(entry: Mapping[str, object]) -> dict[str, object]:

@@ -86,6 +86,10 @@ class KeepBeats:
 
     async def beat(self, pilot: str, beat: Beat) -> None:
         """Store a pilot's beat; returns when it is stored. `Transient` when it could not be, for now."""
+        await self.put(pilot, beat)
+
+    def put(self, pilot: str, beat: Beat) -> asyncio.Future[None]:
+        """Have a pilot's beat stored; done when it is, with `Transient` when it could not be, for now."""
         now = self.clock.monotonic()
         known = self.last_beat(pilot)
         bucket = self._sheet(pilot, now)
@@ -100,7 +104,7 @@ class KeepBeats:
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         bucket.waiting.append(stored)
         self._wake.set()
-        await stored
+        return stored
 
     async def open_session(self, pilot: str, session: int, lease: int) -> None:
         """Store that a pilot holds a channel open here, before the pilot is told so."""

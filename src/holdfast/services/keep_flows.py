@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from holdfast.domain.flows.bpel_flow import BpelFlow, bpel_from_plain, is_bpel
 from holdfast.domain.flows.flow import Flow
 from holdfast.domain.flows.flow_plan import FlowPlan
 from holdfast.domain.flows.flow_version import flow_as_plain, flow_from_plain, planned, version_of
@@ -47,13 +48,25 @@ class KeepFlows:
         await self.store.add_records(records)
         return version
 
-    async def put_python(self, flow: PythonFlow, *, tenant: str) -> str:
-        """Store a Python flow; its version. Only what lies in the operator's folder comes here."""
+    async def put_bpel(self, flow: BpelFlow, *, tenant: str) -> str:
+        """Store a process with its job definitions; its version. `Permanent` if it is too large."""
+        size = len(orjson.dumps(flow.as_plain()))
+        if size > MAX_FLOW:
+            raise Permanent(f"the process has {size} bytes with its jobs as JSON; at most {MAX_FLOW} are possible")
+        return await self.put_python(flow, tenant=tenant)
+
+    async def put_python(self, flow: PythonFlow | BpelFlow, *, tenant: str) -> str:
+        """Store a flow that grows; its version. Of Python flows only what lies in the operator's folder comes here."""
         body = {"name": flow.name, "flow": orjson.dumps(flow.as_plain()).decode()}
         await self.store.add_records(
             [Record(record_of(tenant, flow.version), tenant, "flow", "", self.clock.now(), body)]
         )
         return flow.version
+
+    async def grown(self, tenant: str, version: str) -> PythonFlow | BpelFlow:
+        """A stored flow that grows as it runs; `NotFound`."""
+        plain = orjson.loads(await self.text(tenant, version))
+        return bpel_from_plain(plain) if is_bpel(plain) else await self.python(tenant, version)
 
     async def python(self, tenant: str, version: str) -> PythonFlow:
         """A stored Python flow; `NotFound` if there is none of this version, or it is none."""
@@ -69,7 +82,11 @@ class KeepFlows:
             self._plans.move_to_end((tenant, version))
             return known
         plain = orjson.loads(await self.text(tenant, version))
-        plan = grown_plan(plain["name"], version) if is_python(plain) else planned(flow_from_plain(plain))
+        plan = (
+            grown_plan(plain["name"], version)
+            if is_python(plain) or is_bpel(plain)
+            else planned(flow_from_plain(plain))
+        )
         self._plans[tenant, version] = plan
         while len(self._plans) > KNOWN:
             self._plans.popitem(last=False)

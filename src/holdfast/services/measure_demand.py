@@ -134,6 +134,8 @@ class MeasureDemand:
         first: dict[str, tuple[int, str]] = {}
         for text, many in lanes.items():
             lane = lane_named(text)
+            if lane.tenant != tenant:
+                continue  # meant for a downstream: no pilot may have them
             tasks[lane.resource_class] = tasks.get(lane.resource_class, 0) + many
             here = (lane.priority, text)
             first[lane.resource_class] = max(first.get(lane.resource_class, here), here)

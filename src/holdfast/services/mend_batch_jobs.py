@@ -6,12 +6,13 @@ the same event again, and what was done to a job stands on the job itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
-from holdfast.domain.pilots.batch import BatchId, BatchOutcome
-from holdfast.domain.pilots.watched_job import Fate, JobDetails, WatchedJob, evidence, fate, needed
+from holdfast.domain.pilots.batch import BatchId, BatchOutcome, BatchState
+from holdfast.domain.pilots.watched_job import Fate, JobDetails, WatchedJob, evidence, fate, lost_start, needed
 from holdfast.ports.batch import BatchReader
 from holdfast.ports.batch_steering import BatchSteering
 from holdfast.ports.errors import Permanent, PortError
@@ -21,6 +22,10 @@ from holdfast.services.look_again import look_again
 
 AGAIN = frozenset({"restart", "redo", "resubmit"})
 GIVE_UP = frozenset({"force-fail", "remove"})
+A_LOOK = 25
+"""Faults that are told in one look; each costs the batch system two questions."""
+AT_ONCE = 20
+"""Incidents that the service tells of at a time."""
 ONLY_LOOKS = "whoever looks after this job only looks on"
 
 
@@ -29,6 +34,8 @@ class _Reported(NamedTuple):
     item: str
     case: str
     incident: str
+    nodes: tuple[str, ...]
+    """Where it failed."""
 
 
 @dataclass(slots=True)
@@ -48,6 +55,8 @@ class MendBatchJobs:
     troubled: Callable[[str], None] = lambda _text: None
     _reported: dict[BatchId, _Reported] = field(default_factory=dict)
     _allowed: set[BatchId] = field(default_factory=set)
+    _lost: dict[BatchId, int] = field(default_factory=dict)
+    """Which start of a job was told as lost with its node."""
 
     async def run(self) -> None:
         """Look for ever. When it ends, jobs are shown as their batch system tells them."""
@@ -59,10 +68,13 @@ class MendBatchJobs:
     async def look(self) -> None:
         """Once: hear of jobs, report what failed, do what is ordered."""
         if self.acting:
-            self.spool.vouch(max(30.0, 10 * self.every))
+            # Longer than Slurm's commands take to say that nobody answers.
+            self.spool.vouch(max(90.0, 10 * self.every))
         jobs = {job.id: job for job in self.spool.jobs()}
         for gone in self._reported.keys() - jobs.keys():
             del self._reported[gone]
+        for gone in self._lost.keys() - jobs.keys():
+            del self._lost[gone]
         self._allowed &= jobs.keys()
         outcomes = await self.reader.outcome(sorted(jobs))
         await self._judge({jobs[name]: outcomes[name] for name in outcomes})
@@ -72,36 +84,60 @@ class MendBatchJobs:
 
     async def _judge(self, outcomes: Mapping[WatchedJob, BatchOutcome]) -> None:
         failed: dict[WatchedJob, BatchOutcome] = {}
+        going: list[BatchId] = []
         for job, outcome in outcomes.items():
             match fate(outcome):
                 case Fate.GOING:
-                    await self._allow(job)
+                    going.append(job.id)
+                    lost = lost_start(outcome)
+                    if lost is not None and self._lost.get(job.id, -1) < lost.restarts:
+                        failed[job] = lost
                 case Fate.DONE:
                     await self._settle(job, "case-completed")
                 case Fate.FAILED if job.id not in self._reported:
                     failed[job] = outcome
                 case _:
                     pass
+        await self._allow(going)
         if failed:
+            # The others at the next look: a storm does not keep us from what else there is to do.
+            failed = dict(islice(failed.items(), A_LOOK))
             details = await self.steering.details([job.id for job in failed])
             for job, outcome in failed.items():
+                known = details.get(job.id)
+                if self._is_mended(job, outcome, known):
+                    continue
                 try:
-                    await self._report(job, outcome, details.get(job.id))
+                    await self._report(job, outcome, known)
                 except PortError as error:  # one that cannot be told holds up no other
                     self.troubled(f"the fault of job {job.id} is not reported yet: {error}")
 
-    async def _allow(self, job: WatchedJob) -> None:
-        if not self.acting or job.id in self._allowed:
+    def _is_mended(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> bool:
+        """Whether a start that was lost is one that we had run again ourselves, before we were started anew."""
+        mended = (
+            _queued_again(outcome, details) and job.id not in self._lost and details is not None and bool(details.mark)
+        )
+        if mended:
+            self._lost[job.id] = outcome.restarts
+        return mended
+
+    async def _allow(self, going: Collection[BatchId]) -> None:
+        new = [job for job in going if job not in self._allowed]
+        if not self.acting or not new:
             return
-        self._allowed.add(job.id)
         try:
-            await self.steering.allow_again(job.id)
+            await self.steering.allow_again(new)
         except Permanent as error:
-            self.troubled(f"job {job.id} could not be run again if it failed: {error}")
+            self.troubled(f"one of the new jobs could not be run again if it failed: {error}")
+        except PortError as error:
+            self.troubled(f"whether new jobs may be run again is looked at later: {error}")
+            return
+        self._allowed.update(new)
 
     async def _report(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> None:
         peak = await self.steering.peak_memory(job.id)
         tails = [self.spool.tail(path, job.owner) for path in details.logs] if details is not None else []
+        record = self.spool.record(job, outcome.restarts)
         name = details.name if details is not None else "job"
         item = f"{name.replace(':', '-')}:{job.id}"
         event: dict[str, Any] = {
@@ -112,14 +148,15 @@ class MendBatchJobs:
             "flow": name,
             "owner": details.user if details is not None else str(job.owner),
             "attempt": outcome.restarts + 1,
-            "evidence": evidence(outcome, details, "\n".join(filter(None, tails)), peak),
+            "evidence": evidence(outcome, details, "\n".join(filter(None, tails)), peak, record),
             "otherwise": "hold" if self.hold and self.acting else "go-on",
         }
         (answer,) = await self.service.report([event])
-        if answer.incident is None:
+        self._lost[job.id] = outcome.restarts
+        if answer.incident is not None:
+            self._reported[job.id] = _Reported(job, item, answer.case, answer.incident, outcome.nodes)
+        elif not _queued_again(outcome, details):
             await self._settle(job, "case-failed")
-            return
-        self._reported[job.id] = _Reported(job, item, answer.case, answer.incident)
 
     async def _settle(self, job: WatchedJob, kind: str) -> None:
         """Nothing more comes of it. A case of its own that was ever reported ends with it."""
@@ -134,10 +171,16 @@ class MendBatchJobs:
         waiting = {one.incident: one for one in self._reported.values()}
         if not waiting:
             return
-        news = await self.service.news(list(waiting)[:50], wait=0)
-        for order in news.orders:
-            await self._do(order, jobs.get(order.item.rpartition(":")[2]))
-        for incident in news.closed:
+        names = list(waiting)
+        for start in range(0, len(names), AT_ONCE):
+            news = await self.service.news(names[start : start + AT_ONCE], wait=0)
+            for order in news.orders:
+                await self._do(order, jobs.get(order.item.rpartition(":")[2]))
+            await self._close(news.closed, waiting)
+
+    async def _close(self, closed: Collection[str], waiting: Mapping[str, _Reported]) -> None:
+        """What is decided is settled: shown as it is, or let go on."""
+        for incident in closed:
             known = waiting.get(incident)
             # It may have been ordered to run again just now, or meanwhile by a person.
             if known is not None and known.job.id in self._reported:
@@ -171,12 +214,18 @@ class MendBatchJobs:
             self.troubled(f"order {order.id} waits: {error}")
             return
         await self.service.answer(order.id, outcome, detail)
+        if job is not None and not self.acting:
+            await self._settle(job, "case-failed")  # that is all that comes of it
 
     async def _again(self, order: Ordered, job: WatchedJob) -> None:
         details = (await self.steering.details([job.id])).get(job.id)
         if details is None:
             raise Permanent("the batch system has forgotten the job; submit it again")
-        await self.steering.again(job.id, needs=needed(details, order.needs), wait=order.wait, mark=order.id)
+        known = self._reported.get(job.id)
+        # With other needs it is the job that is mended; as it was, it is where it ran.
+        avoid = known.nodes if known is not None and not order.needs else ()
+        needs = needed(details, order.needs)
+        await self.steering.again(job.id, needs=needs, wait=order.wait, mark=order.id, avoid=avoid)
         # Its next fault is another one.
         self._reported.pop(job.id, None)
 
@@ -185,3 +234,8 @@ class MendBatchJobs:
         if fate(outcome) is Fate.GOING:
             await self.steering.cancel(job.id)
         await self._settle(job, "case-failed")
+
+
+def _queued_again(outcome: BatchOutcome, details: JobDetails | None) -> bool:
+    """Whether the batch system has the job in its queue already: what is told is a start of it that was lost."""
+    return outcome.state is BatchState.LOST and details is not None and details.waiting

@@ -1,4 +1,4 @@
-"""Sessions for browsers: a link that logs in once, traded for a token that can only look.
+"""Sessions for browsers: a link that logs in once, traded for a token that may do what its asker may, and no longer than theirs.
 
 The link carries a secret of which the store keeps the digest alone. Whoever comes with it first, in time, gets the session; the same
 version-checked write that gives claims away sees to it that there is no second one, whichever servers are asked.
@@ -7,6 +7,8 @@ version-checked write that gives claims away sees to it that there is no second 
 from __future__ import annotations
 
 import hashlib
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +21,8 @@ from holdfast.ports.slip_store import Slip, SlipStore
 KIND = "login"
 LINK_SECONDS = 600
 SESSION_SECONDS = 12 * 3600
+PEOPLE = frozenset({Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.RULE_AUTHOR, Role.APPROVER, Role.ADMINISTRATOR})
+"""The roles that a browser may have; those of programs stay with programs."""
 REFUSED = "this link was used, has expired, or never was; `holdfast link` makes a new one"
 """Which of the three is nobody's business."""
 
@@ -39,11 +43,17 @@ class OpenSessions:
     ids: Ids
     identity: Identity
 
-    async def invite(self, *, subject: str, tenant: str) -> Invitation:
-        """A link for somebody; `Transient` if the store did not take it for sure."""
+    async def invite(
+        self, *, subject: str, tenant: str, roles: Iterable[Role] = (), until: int | None = None
+    ) -> Invitation:
+        """A link for somebody, with those of the roles that people have; the session ends at `until` (seconds since 1970) at the latest.
+
+        `Transient` if the store did not take it for sure.
+        """
         once = self.ids.claim() + self.ids.claim()
         expires = self.clock.now() + 1000 * LINK_SECONDS
-        body = {"subject": subject, "expires": expires, "used": False}
+        given = sorted(one.value for one in {Role.VIEWER, *roles} & PEOPLE)
+        body = {"subject": subject, "expires": expires, "used": False, "roles": given, "until": until}
         (written,) = await self.slips.put([(Slip(_name(once), tenant, KIND, body), None)])
         if not isinstance(written, Written):
             raise Transient("the link could not be kept; ask again")
@@ -61,13 +71,24 @@ class OpenSessions:
             raise Transient("the store did not say clearly whether the link was taken; try it again, or make a new one")
         if not isinstance(written, Written):
             raise BadToken(REFUSED)
+        seconds = SESSION_SECONDS
+        if isinstance(until := slip.body.get("until"), int):
+            seconds = min(seconds, until - self.clock.now() // 1000)
+        if seconds <= 0:
+            raise BadToken(REFUSED)
+        roles = slip.body.get("roles")
         token = self.identity.issue(
             subject=str(slip.body["subject"]),
             tenant=slip.tenant,
-            roles=frozenset({Role.VIEWER}),
-            seconds=SESSION_SECONDS,
+            roles=frozenset(Role(one) for one in roles) if isinstance(roles, list) else frozenset({Role.VIEWER}),
+            seconds=seconds,
         )
         return token, self.identity.verify(token)
+
+
+def word_against_forgery(token: str) -> str:
+    """What a page says with every act: it follows from the session's token, which no other site can read."""
+    return urlsafe_b64encode(hashlib.sha256(b"holdfast acts\0" + token.encode()).digest()).decode().rstrip("=")
 
 
 def _name(once: str) -> str:

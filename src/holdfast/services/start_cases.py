@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 import orjson
 
 from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.flows.bpel_flow import BpelFlow, message_from_plain
 from holdfast.domain.flows.case_names import case_keyed
 from holdfast.domain.flows.flow_plan import FlowPlan
 from holdfast.domain.flows.flow_version import flow_as_plain
@@ -57,9 +58,11 @@ class StartCases:
         """
         plan = await self.flows.plan(tenant, version)
         if plan.grown:
-            python = await self.flows.python(tenant, version)
-            plain = python.as_plain()
-            check_params({*python.params, *python.needed}, python.needed, params)
+            grown = await self.flows.grown(tenant, version)
+            plain = grown.as_plain()
+            check_params({*grown.params, *grown.needed}, grown.needed, params)
+            if isinstance(grown, BpelFlow):
+                check_message(params)
         else:
             plain = flow_as_plain(plan.flow)
             known = plan.flow.params
@@ -100,6 +103,14 @@ class StartCases:
             tenant=tenant, owner=owner, case=case, flow=version, name=plan.flow.name, params=given
         )
         return (found,) if found else ()
+
+
+def check_message(params: Mapping[str, object]) -> None:
+    """`Permanent` if the message that a process is to begin with is none."""
+    try:
+        message_from_plain(params.get("message", {}))
+    except ValueError as error:
+        raise Permanent(f"message: {error}") from error
 
 
 def check_params(known: Set[str], needed: Iterable[str], given: Mapping[str, object]) -> None:

@@ -76,6 +76,12 @@ class SubmitJobs:
             _remember(self._accepted, name, digest, KNOWN_KEYS)
             return accepted
 
+    async def submit_named(
+        self, submissions: Sequence[Submission], names: Sequence[str], *, by: str
+    ) -> Sequence[Accepted]:
+        """Store jobs whose ids their submitter made, so that a repeat finds those of the first time."""
+        return await self._accept(submissions, names, by)
+
     async def submit_elements(self, common: Submission, elements: Sequence[Element], *, by: str) -> None:
         """Store the jobs of a task, whose ids are made of what asks for them, so that a repeat finds those of the first time.
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.incident import IncidentState
-from holdfast.domain.jobs.job_document import JobDocument, State
+from holdfast.domain.jobs.job_document import JobDocument, State, downstream_of
 from holdfast.domain.jobs.resources import Resources, fits, resource_class
-from holdfast.domain.pilots.pilot import Pilot, PilotState
+from holdfast.domain.pilots.pilot import Pilot, PilotState, carries
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import NotFound, PortError
 from holdfast.ports.incident_store import IncidentQuery
@@ -81,7 +81,8 @@ class WatchUnavailable:
         fresh: list[Raised] = []
         told: set[str] = set()
         for document in groups.values():
-            found = await self._raise(document, [one for one in alive if one.tenant == document.tenant], moving, now)
+            able = [one for one in alive if one.tenant == document.tenant and carries(one, downstream_of(document))]
+            found = await self._raise(document, able, moving, now)
             if found is not None:
                 told.add(found.id)
                 fresh += [] if found.id in self._told else [found]

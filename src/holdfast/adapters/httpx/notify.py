@@ -14,6 +14,7 @@ import httpx
 import orjson
 
 from holdfast.domain.jobs.outbound import Outbound
+from holdfast.formats.soap import notification
 from holdfast.ports.errors import Permanent, Transient
 
 SECONDS = 5.0
@@ -42,13 +43,17 @@ class HttpxNotify:
         shown = f"[{address}]" if ":" in address else address
         target = parts._replace(netloc=f"{shown}:{port}").geturl()
         headers = {"Host": parts.netloc, "Content-Type": "application/json", "Holdfast-Delivery": delivery}
+        content = orjson.dumps(body)
+        if parts.fragment == "soap":
+            content = notification(body).encode()
+            headers |= {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": '"notify"'}
         try:
             async with (
                 asyncio.timeout(SECONDS),
                 httpx.AsyncClient(follow_redirects=False, trust_env=False, verify=certificates()) as client,
             ):
                 request = client.build_request(
-                    "POST", target, content=orjson.dumps(body), headers=headers, extensions={"sni_hostname": host}
+                    "POST", target, content=content, headers=headers, extensions={"sni_hostname": host}
                 )
                 answer = await client.send(request, stream=True)
                 await self._drain(answer)

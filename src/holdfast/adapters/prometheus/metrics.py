@@ -10,6 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LONG = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 28_800.0, 86_400.0)
+"""Of waits and runs of jobs."""
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -31,6 +33,17 @@ class Metrics(Collector):
         self._registry.register(self)
         self.requests = Histogram(
             "holdfast_request_seconds", "Time to answer a request", ["route"], buckets=SECONDS, registry=self._registry
+        )
+
+        self.waits = Histogram(
+            "holdfast_queue_wait_seconds", "From submission to the first claim", buckets=LONG, registry=self._registry
+        )
+        self.runs = Histogram(
+            "holdfast_run_seconds",
+            "How long attempts ran, by how they ended",
+            ["outcome"],
+            buckets=LONG,
+            registry=self._registry,
         )
 
     def collect(self) -> Iterator[Metric]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from holdfast.adapters.slurm.words import TOLD_BY_NODE, exit_of, nodes_of, seconds_of, state_of
-from holdfast.domain.pilots.batch import FORGOTTEN, OVER, SILENT, BatchJob, BatchOutcome, BatchState
+from holdfast.domain.pilots.batch import FORGOTTEN, OVER, SILENT, BatchJob, BatchOutcome, BatchState, ended_event
 
 QUEUE_FIELDS = "JobID:|,State:|,Reason:|,NodeList:|,exit_code:|,RestartCnt:|,StartTime:|,EndTime:|,Name:"
 """The name last: it is the only one that a person chooses, and may hold a bar."""
@@ -63,8 +63,9 @@ def read_accounting(text: str) -> dict[str, BatchJob]:
         before = found.get(job)
         if before is not None:
             gone = before.outcome
-            event = f"{','.join(gone.nodes) or '?'}: {gone.word}"
-            outcome = replace(outcome, restarts=gone.restarts + 1, node_events=(*gone.node_events, event)[-8:])
+            outcome = replace(
+                outcome, restarts=gone.restarts + 1, node_events=(*gone.node_events, ended_event(gone))[-8:]
+            )
         found[job] = BatchJob(job, name, outcome)
     return found
 
@@ -76,12 +77,16 @@ def joined(
     if queue is not None and queue.state is not BatchState.UNKNOWN:
         if accounting is None:
             return queue
+        events = accounting.node_events
+        if queue.state is BatchState.WAITING and accounting.state in OVER:
+            # Queued again: the accounting hears of the new start only when it may begin, and still tells of the one before.
+            events = (*events, ended_event(accounting))[-8:]
         return replace(
             queue,
             reason=queue.reason or (accounting.reason if accounting.state in OVER else ""),
             nodes=queue.nodes or accounting.nodes,
             restarts=max(queue.restarts, accounting.restarts),
-            node_events=accounting.node_events,
+            node_events=events,
         )
     if accounting is not None:
         if accounting.state in OVER:

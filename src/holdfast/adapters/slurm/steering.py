@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from holdfast.adapters.slurm.batch import SlurmBatch
-from holdfast.adapters.slurm.words import one_line, said
-from holdfast.domain.pilots.batch import BatchId
+from holdfast.adapters.slurm.words import nodes_of, one_line, said
+from holdfast.domain.pilots.batch import BatchId, slices
 from holdfast.domain.pilots.watched_job import JobDetails
 from holdfast.ports.commands import Ran
 from holdfast.ports.errors import Permanent, Transient
@@ -55,17 +55,23 @@ class SlurmSteering:
         peaks = [amount for line in ran.out.splitlines() if (amount := _bytes(line)) is not None]
         return max(peaks, default=None) if ran.code == 0 else None
 
-    async def allow_again(self, job: BatchId) -> None:
-        fields = await self._fields(job)
-        if fields is not None and fields.get("Requeue") == "0":
-            await self._do("update", f"JobId={job}", "Requeue=1")
+    async def allow_again(self, jobs: Collection[BatchId]) -> None:
+        for some in slices(jobs):
+            ran = await self._run("squeue", "--noheader", "--Format=JobID:|,Requeue:", f"--jobs={','.join(some)}")
+            if ran.code != 0 and not said(ran.err, ("invalid job id",)):
+                raise Transient(one_line(ran.err) or "squeue does not answer")
+            barred = [job for job, _, again in (line.partition("|") for line in ran.out.split()) if again == "0"]
+            if barred:
+                await self._do("update", f"JobId={','.join(barred)}", "Requeue=1")
 
     async def hold(self, job: BatchId) -> None:
         fields = await self._remembered(job)
         if not _held(fields):
             await self._do("requeuehold" if _over(fields) else "hold", job)
 
-    async def again(self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str) -> None:
+    async def again(
+        self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str, avoid: Collection[str] = ()
+    ) -> None:
         fields = await self._remembered(job)
         marked = fields.get("Comment", "").endswith(MARK + mark)
         if marked and not _held(fields):
@@ -75,12 +81,29 @@ class SlurmSteering:
         if not marked:
             comment = re.sub(rf"\s*{MARK}\S*$", "", fields.get("Comment", "").replace("(null)", ""))
             words = [f"Comment={comment} {MARK}{mark}".replace("= ", "="), *_needs(fields, needs)]
+            words += await self._elsewhere(fields, avoid)
             # Slurm lets a job that was queued again wait for two minutes by itself.
             await self._do("update", f"JobId={job}", f"StartTime=now+{max(0, wait)}", *words)
         await self._do("release", job)
 
     async def cancel(self, job: BatchId) -> None:
         await self.slurm.cancel([job])
+
+    async def _elsewhere(self, fields: Mapping[str, str], avoid: Collection[str]) -> list[str]:
+        """The word that keeps a job from nodes, with those that it keeps from already; none where too few others would be left.
+        A job whose user named its nodes stays with them."""
+        if not avoid or fields.get("ReqNodeList", "(null)") != "(null)":
+            return []
+        up = ["sinfo", "--noheader", "--Node", "--responding", "--states=idle,mixed,allocated,completing"]
+        ran = await self._run(*up, f"--partition={fields.get('Partition', '')}", "--format=%N")
+        before = fields.get("ExcNodeList", "(null)")
+        wanted = {*avoid, *(nodes_of(before) if before != "(null)" else ())}
+        every = set(ran.out.split())
+        left, least = len(every - wanted), fields.get("NumNodes", "1").partition("-")[0]
+        # So that what is to blame on many nodes does not take a whole partition away from a job.
+        if ran.code != 0 or 2 * left < len(every) or left < (int(least) if least.isdigit() else 1):
+            return []
+        return [f"ExcNodeList={','.join(sorted(wanted))}"]
 
     async def _fields(self, job: BatchId) -> dict[str, str] | None:
         ran = await self._run("scontrol", "--oneliner", "show", "job", job)
@@ -94,6 +117,8 @@ class SlurmSteering:
         fields = await self._fields(job)
         if fields is None:
             raise Permanent("Slurm has forgotten the job (MinJobAge); it must be submitted again")
+        if fields.get("JobState") == "CANCELLED":  # meanwhile, perhaps
+            raise Permanent("somebody cancelled the job")
         return fields
 
     async def _do(self, *words: str) -> None:
@@ -131,7 +156,8 @@ def _details(job: BatchId, fields: Mapping[str, str]) -> JobDetails:
     mark = fields.get("Comment", "").rpartition(MARK)[2] if MARK in fields.get("Comment", "") else ""
     logs = dict.fromkeys(fields[one] for one in ("StdErr", "StdOut") if fields.get(one, "").startswith("/"))
     user = fields.get("UserId", "").partition("(")[0]
-    return JobDetails(job, fields.get("JobName", "job"), user, _held(fields), mark, needs, tuple(logs))
+    waiting = fields.get("JobState") == "PENDING"
+    return JobDetails(job, fields.get("JobName", "job"), user, _held(fields), mark, needs, tuple(logs), waiting)
 
 
 def _needs(fields: Mapping[str, str], needs: Mapping[str, int]) -> list[str]:

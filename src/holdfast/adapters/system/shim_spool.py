@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from holdfast.domain.pilots.watched_job import WatchedJob
+from holdfast.domain.pilots.watched_job import PayloadRecord, WatchedJob
 
 FORMAT = b"1"
 MOST_WORD = 16_384
@@ -25,12 +25,15 @@ class ShimSpool:
     """One folder; `new` in it is open to every user, with the sticky bit, so that nobody can take away another's word."""
 
     folder: Path
+    records: Path | None = None
+    """Where jobs write records of themselves, if they do: a place that nodes and this machine share."""
 
     def prepare(self) -> None:
         """Make what is missing of it."""
-        (self.folder / "new").mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(PermissionError):  # whoever runs it for themselves alone
-            (self.folder / "new").chmod(0o1733 if os.getuid() == 0 else 0o700)
+        for place in (self.folder / "new", *([self.records] if self.records is not None else [])):
+            place.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(PermissionError):  # whoever runs it for themselves alone
+                place.chmod(0o1733 if os.getuid() == 0 else 0o700)
 
     def jobs(self) -> Sequence[WatchedJob]:
         found: dict[str, WatchedJob] = {}
@@ -47,6 +50,21 @@ class ShimSpool:
     def settle(self, job: WatchedJob) -> None:
         for path in (self.folder / "new").glob(f"{job.id}.*"):
             path.unlink(missing_ok=True)
+        if self.records is not None:
+            for path in self.records.glob(f"{job.id}.*"):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def record(self, job: WatchedJob, restarts: int) -> PayloadRecord | None:
+        if self.records is None:
+            return None
+        try:
+            with _plain(str(self.records / f"{job.id}.{restarts}")) as source:
+                if os.fstat(source.fileno()).st_uid != job.owner:
+                    return None
+                return _read_record(source.read(MOST_WORD).decode(errors="replace"), job, restarts)
+        except (OSError, ValueError):
+            return None
 
     def vouch(self, seconds: float) -> None:
         watch = self.folder / "watch"
@@ -78,6 +96,18 @@ def _plain(path: str) -> BinaryIO:
         os.close(handle)
         raise OSError(f"{path} is no plain file")
     return os.fdopen(handle, "rb")
+
+
+def _read_record(text: str, job: WatchedJob, restarts: int) -> PayloadRecord:
+    head, _, tail = text.partition("\n\n")
+    version, *lines = head.split("\n")
+    told = dict(line.split("=", 1) for line in lines)
+    if version.encode() != FORMAT or (told.get("job"), told.get("try")) != (job.id, str(restarts)):
+        raise ValueError("no record of this start")
+    code, signal = (int(told[name]) if name in told else None for name in ("exit", "signal"))
+    return PayloadRecord(
+        told["host"][:200], int(told["begun"]), int(told["seen"]), int(told["peak"]), code, signal or None, tail
+    )
 
 
 def _read(path: str) -> WatchedJob:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 from temporalio.api.enums.v1 import IndexedValueType
@@ -30,6 +31,7 @@ from holdfast.adapters.temporal.case_history import read_history
 from holdfast.adapters.temporal.workflows import outside
 from holdfast.domain.exlets.exlet_run import Event as ExletEvent
 from holdfast.domain.exlets.exlet_run import event_as_plain, run_name
+from holdfast.domain.flows.bpel_flow import is_bpel
 from holdfast.domain.flows.case_names import shard_of
 from holdfast.domain.flows.commands import AnswerVerb
 from holdfast.domain.flows.events import Event, Verb
@@ -49,6 +51,8 @@ MEANINGS: Mapping[RPCStatusCode, type[PortError]] = {
     RPCStatusCode.OUT_OF_RANGE: Permanent,
 }
 """Everything else may go through later."""
+MARK = 8
+"""Bytes by which a cursor is known to be one of ours."""
 _SEARCHABLE = re.compile(r"[\w.@:+/ -]{1,255}")
 
 
@@ -118,7 +122,7 @@ class TemporalFlowEngine:
             python = is_python(start.flow)
             try:
                 await client.start_workflow(
-                    outside.PYTHON_CASE if python else outside.CASE,
+                    outside.PYTHON_CASE if python else outside.BPEL_CASE if is_bpel(start.flow) else outside.CASE,
                     given,
                     id=start.case,
                     task_queue=python_queue(self.task_queue) if python else self.task_queue,
@@ -158,6 +162,11 @@ class TemporalFlowEngine:
 
     async def tell_shard(self, case: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
         await self._tell(shard_of(case, work, shard), [as_plain(event) for event in events])
+
+    async def send_letter(self, case: str, letter: Mapping[str, Any]) -> None:
+        client = await self.client()
+        with translated():
+            await client.get_workflow_handle(case).signal(outside.LETTER, dict(letter), rpc_timeout=ANSWER)
 
     async def _tell(self, target: str, messages: list[dict[str, Any]]) -> None:
         client = await self.client()
@@ -199,11 +208,18 @@ class TemporalFlowEngine:
     async def find(self, query: CaseQuery, *, limit: int = 100, cursor: str | None = None) -> CasePage:
         client = await self.client()
         with translated():
-            pages = client.list_workflows(_query(query), page_size=limit, next_page_token=_token(cursor), limit=limit)
+            pages = client.list_workflows(
+                _query(query), page_size=limit, next_page_token=case_token(cursor), limit=limit
+            )
             await pages.fetch_next_page()
             found = [_summary(one) for one in pages.current_page or ()]
         more = pages.next_page_token
-        return CasePage(found, urlsafe_b64encode(more).decode() if more else None)
+        return CasePage(found, case_cursor(more) if more else None)
+
+    async def count(self, query: CaseQuery) -> int:
+        client = await self.client()
+        with translated():
+            return (await client.count_workflows(_query(query), rpc_timeout=ANSWER)).count
 
     async def history(self, case: str, *, limit: int = 100, cursor: str | None = None) -> HistoryPage:
         client = await self.client()
@@ -246,7 +262,11 @@ def _query(query: CaseQuery) -> str:
         outside.STANDING: query.state,
         outside.OWNER: query.owner,
     }
-    parts = [f"WorkflowType IN ({', '.join(repr(one) for one in outside.CASES)})"]
+    # A case that went on in a new run is that new run.
+    parts = [
+        f"WorkflowType IN ({', '.join(repr(one) for one in outside.CASES)})",
+        "ExecutionStatus != 'ContinuedAsNew'",
+    ]
     if query.open:
         parts.append("ExecutionStatus = 'Running'")
     for key, value in wanted.items():
@@ -257,13 +277,22 @@ def _query(query: CaseQuery) -> str:
     return " AND ".join(parts)
 
 
-def _token(cursor: str | None) -> bytes | None:
+def case_cursor(token: bytes) -> str:
+    """Temporal's own token, marked: of one that it did not make Temporal says that something went wrong, as if asking again could help."""
+    return urlsafe_b64encode(sha256(token).digest()[:MARK] + token).decode()
+
+
+def case_token(cursor: str | None) -> bytes | None:
+    """What `case_cursor` was made of; `Permanent` for anything else."""
     if cursor is None:
         return None
     try:
-        return urlsafe_b64decode(cursor.encode("ascii"))
+        marked = urlsafe_b64decode(cursor.encode("ascii"))
     except (ValueError, BadBase64) as error:
         raise Permanent("this is not a cursor") from error
+    if sha256(marked[MARK:]).digest()[:MARK] != marked[:MARK]:
+        raise Permanent("this is not a cursor")
+    return marked[MARK:]
 
 
 _CUT = {WorkflowExecutionStatus.TERMINATED: "terminated", WorkflowExecutionStatus.TIMED_OUT: "terminated"}

@@ -14,13 +14,14 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from holdfast.adapters.temporal.activities import Activities
 from holdfast.adapters.temporal.flow_engine import python_queue
 from holdfast.adapters.temporal.signs_of_life import EVERY, SignsOfLife
+from holdfast.adapters.temporal.workflows.bpel_case import BpelCaseWorkflow
 from holdfast.adapters.temporal.workflows.case import CaseWorkflow
 from holdfast.adapters.temporal.workflows.exlet import ExletWorkflow
 from holdfast.adapters.temporal.workflows.outside import waiting_queue
 from holdfast.adapters.temporal.workflows.python_case import PythonCaseWorkflow
 from holdfast.adapters.temporal.workflows.shard import ShardWorkflow
 
-WORKFLOWS = (CaseWorkflow, ShardWorkflow, ExletWorkflow)
+WORKFLOWS = (CaseWorkflow, ShardWorkflow, ExletWorkflow, BpelCaseWorkflow)
 PYTHON_WORKFLOWS = (*WORKFLOWS, PythonCaseWorkflow)
 STICKY = timedelta(seconds=5)
 """How long a workflow waits for the worker that ran it last, before any other may go on with it: so long it stands still when that one was killed."""

@@ -11,6 +11,7 @@ import typer
 
 from holdfast.apps.cli.approve import approve
 from holdfast.apps.cli.audit import audit
+from holdfast.apps.cli.bpel import bpel
 from holdfast.apps.cli.brake import brake
 from holdfast.apps.cli.cases import cases
 from holdfast.apps.cli.check import check
@@ -19,6 +20,7 @@ from holdfast.apps.cli.describe import describe
 from holdfast.apps.cli.enrol import enrol
 from holdfast.apps.cli.exlets import exlets
 from holdfast.apps.cli.explain import explain
+from holdfast.apps.cli.export import export
 from holdfast.apps.cli.files import files
 from holdfast.apps.cli.graph import graph
 from holdfast.apps.cli.history import history
@@ -29,6 +31,7 @@ from holdfast.apps.cli.jobs import jobs
 from holdfast.apps.cli.logs import logs
 from holdfast.apps.cli.packs import packs
 from holdfast.apps.cli.pilots import pilots
+from holdfast.apps.cli.plan import plan
 from holdfast.apps.cli.queue import queue
 from holdfast.apps.cli.raising import raise_
 from holdfast.apps.cli.rules import rules
@@ -52,9 +55,9 @@ verb(app, rich_help_panel=JOBS, context_settings={"allow_interspersed_args": Fal
 _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     JOBS: (queue, jobs, describe, story, logs, wait),
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
-    FLOWS: (run, watch, cases, history, graph, check, raise_),
+    FLOWS: (run, watch, cases, history, graph, check, bpel, raise_, export),
     FAULTS: (inbox, approve, explain, classify, packs, rules, exlets),
-    LOOK: (files, pilots, hosts, sites, enrol, alerts, events, status, brake, audit, link, config),
+    LOOK: (files, pilots, hosts, sites, enrol, alerts, events, status, brake, audit, link, config, plan),
 }
 for panel, functions in _ROOMS.items():
     for function in functions:

@@ -152,7 +152,7 @@ def status(session: Session) -> None:
 
 
 def link(session: Session) -> None:
-    """Print a link that logs a browser in as you, once and within ten minutes. The browser can look, and nothing else.
+    """Print a link that logs a browser in as you, once and within ten minutes. The browser may do what you may, for at most 12 hours.
 
     holdfast link
     """

@@ -74,7 +74,7 @@ def run(
         else:
             session.out.data(started["id"])
         return ExitCode.OK
-    return _ended(session, follow(session, started["id"], timeout=timeout))
+    return ended_words(session, follow(session, started["id"], timeout=timeout))
 
 
 def watch(session: Session, case: Annotated[str, CASE], timeout: Timeout = None) -> int:
@@ -82,10 +82,10 @@ def watch(session: Session, case: Annotated[str, CASE], timeout: Timeout = None)
 
     holdfast watch 4f1c9d2a
     """
-    return _ended(session, follow(session, session.case(case), timeout=timeout))
+    return ended_words(session, follow(session, session.case(case), timeout=timeout))
 
 
-def _ended(session: Session, case: CaseWhole) -> int:
+def ended_words(session: Session, case: CaseWhole) -> int:
     from holdfast.client.answers import CASE_WELL
 
     out = session.out

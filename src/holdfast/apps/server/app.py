@@ -18,6 +18,7 @@ from holdfast.apps.server import (
     audit_routes,
     brake_routes,
     case_routes,
+    conversation_routes,
     engine_routes,
     enrolment_routes,
     exlet_routes,
@@ -25,6 +26,7 @@ from holdfast.apps.server import (
     fleet_routes,
     flow_routes,
     host_routes,
+    inbox_routes,
     incident_routes,
     job_routes,
     page_routes,
@@ -32,11 +34,15 @@ from holdfast.apps.server import (
     place_routes,
     problems,
     replay_routes,
+    rule_check_routes,
     rule_routes,
     site_routes,
+    soap_routes,
+    tes_routes,
     trigger_routes,
     upload_routes,
     watch_routes,
+    wes_routes,
 )
 from holdfast.apps.server.description import describe
 from holdfast.apps.server.desk import Desk
@@ -64,6 +70,7 @@ def make_app(services: ServerParts) -> FastAPI:
             yield
         finally:
             await stop(loops)
+            await services.relays.close()
             with suppress(Exception):
                 await services.parts.pilots.drop_sheets(services.name)
             await services.trying.close()
@@ -84,6 +91,8 @@ def make_app(services: ServerParts) -> FastAPI:
     app.state.desk = desk
     problems.install(app)
     app.include_router(job_routes.router)
+    app.include_router(conversation_routes.router)
+    app.include_router(conversation_routes.downstream_router)
     app.include_router(flow_routes.router)
     app.include_router(case_routes.router)
     app.include_router(trigger_routes.router)
@@ -93,7 +102,9 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(audit_routes.router)
     app.include_router(place_routes.router)
     app.include_router(incident_routes.router)
+    app.include_router(inbox_routes.router)
     app.include_router(rule_routes.router)
+    app.include_router(rule_check_routes.router)
     app.include_router(exlet_routes.router)
     app.include_router(replay_routes.router)
     app.include_router(enrolment_routes.router)
@@ -104,10 +115,15 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(upload_routes.router)
     app.include_router(file_routes.router)
     app.include_router(watch_routes.router)
+    app.include_router(wes_routes.router)
+    app.include_router(soap_routes.router)
+    for router in tes_routes.routers:
+        app.include_router(router)
+    app.include_router(page_routes.api)
     app.include_router(page_routes.router)
     describe(app)
     app.add_middleware(Gate, settings=services.parts.settings, metrics=metrics)
-    app.add_middleware(QuickBeat, desk=desk, metrics=metrics)
+    app.state.beats = QuickBeat(desk, metrics)
     return app
 
 
@@ -129,7 +145,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         host=settings.listen,
         port=settings.port,
         loop="none",
-        http=prompt_protocol(settings.head_seconds),
+        http=prompt_protocol(settings.head_seconds, app.state.beats),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -20,6 +20,7 @@ from holdfast.apps.server.models import INT64, Model
 from holdfast.apps.server.problems import Problem
 from holdfast.domain.faults.engine_case import engine_of_version
 from holdfast.domain.faults.incident import OWN_ENGINE
+from holdfast.domain.flows.bpel_flow import message_from_plain
 from holdfast.formats.case_history import happening_public
 from holdfast.formats.case_public import case_public, state_public
 from holdfast.formats.case_story import story_public
@@ -41,6 +42,20 @@ class CaseIn(Model):
     flow: Version | FlowName
     """The version of a stored flow, or the name of a Python flow."""
     params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
+
+
+class LetterIn(Model):
+    partner: Annotated[str, Field(min_length=1, max_length=200)]
+    """The partner link."""
+    operation: Annotated[str, Field(min_length=1, max_length=200)]
+    message: dict[Annotated[str, Field(max_length=200)], Annotated[str, Field(max_length=16_384)] | list[JsonValue]] = (
+        Field(default_factory=dict, max_length=20)
+    )
+    """The parts: each a text, or an element in its plain form."""
+
+
+class LetterOut(Out):
+    sent: bool
 
 
 class StartedOut(Out):
@@ -252,6 +267,23 @@ def _page(lines: Sequence[Happening], limit: int, cursor: str | None) -> tuple[S
 
 def _without_incident(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if name != "incident"}
+
+
+@router.post("/cases/{case}/messages", response_model=LetterOut, responses=errors(404, 409, body=True))
+async def send_message(desk: TheDesk, who: Submitter, case: str, body: LetterIn) -> Response:
+    """Give the process of a case a message: one that it waits for, or the answer of a person whom it has asked."""
+    found = await case_of_tenant(desk, case, who)
+    if found.owner != who.subject and not who.may(Role.OPERATOR):
+        raise Problem(403, f"the case belongs to {found.owner}; only they or an operator may do this")
+    if not is_ours(found) or found.ended is not None:
+        raise Problem(409, "the case has ended, or it is no process")
+    try:
+        message_from_plain(body.message)
+    except ValueError as error:
+        raise Problem(422, f"message: {error}") from error
+    await desk.note(who, "case.message", case, partner=body.partner, operation=body.operation)
+    await engine_of(desk).send_letter(case, body.model_dump())
+    return json_answer({"sent": True})
 
 
 @router.post("/cases/{case}/verbs", response_model=AnsweredOut, responses=errors(404, 409, body=True) | WAITS)

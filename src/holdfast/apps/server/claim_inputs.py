@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from holdfast.apps.server.desk import Desk
+from holdfast.apps.server.tes_urls import s3_element
 from holdfast.domain.data.replica import LogicalFile, Viewpoint
 from holdfast.domain.data.staging_terms import transfer_of
 from holdfast.domain.jobs.inputs import (
@@ -74,6 +75,10 @@ async def _producers(desk: Desk, inputs: list[Input]) -> Mapping[str, Stored]:
 
 async def _input(desk: Desk, given: Input, job: JobDocument, known: _Known) -> Json:
     told: Json = {"name": given.name, "source": given.source, "bytes": given.size, "sha256": given.sha256}
+    if given.source.startswith("s3://"):  # only tasks of TES have such
+        place = s3_element(given.source, known.view.tenant, desk.services.parts.elements)
+        sources = desk.services.parts.elements.sources(place[0].name, place[1]) if place is not None else []
+        return told | ({"from": sources} if sources else {"missing": "no storage element here has its bucket"})
     if why := wrong_input(given, desk.services.parts.staging):
         # The list of hosts may have become shorter since the job was submitted.
         return told | {"refused": why}

@@ -10,6 +10,7 @@ from fastapi.openapi.utils import get_openapi
 
 from holdfast.apps.server.answers import ProblemOut
 from holdfast.apps.server.job_filters import NUMBERS, TEXTS, TIMES
+from holdfast.apps.server.problems import GA4GH
 from holdfast.domain.jobs.job_document import State
 from holdfast.ports.job_store import COUNT_FIELDS, SORT_FIELDS
 
@@ -36,6 +37,7 @@ def _made(app: FastAPI) -> dict[str, Any]:
         tags=[
             {"name": "jobs", "description": "For people and programs: submit, search, read, steer."},
             {"name": "cases", "description": "Flows, and the cases that run them."},
+            {"name": "runs", "description": "GA4GH's Workflow Execution Service: cases as runs."},
             {
                 "name": "brakes",
                 "description": "What holds rules back: the stop, storms, limits; and what needs another person.",
@@ -43,6 +45,8 @@ def _made(app: FastAPI) -> dict[str, Any]:
             {"name": "engines", "description": "For other engines: report events, obey orders."},
             {"name": "audit", "description": "Who did what to what is not theirs."},
             {"name": "watch", "description": "For those who watch: events, pilots, alerts, status, metrics."},
+            {"name": "tes", "description": "GA4GH TES 1.1, for clients that know nothing of Holdfast."},
+            {"name": "tes-short", "description": "The same where some clients look for it."},
             {"name": "pilots", "description": "For pilots: register, beat, claim, end."},
         ],
     )
@@ -51,6 +55,14 @@ def _made(app: FastAPI) -> dict[str, Any]:
     parts["schemas"]["ProblemOut"] = ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}")
     parts["schemas"] |= parts["schemas"]["ProblemOut"].pop("$defs")
     api["security"] = [{"token": []}]
+    for path, operations in api["paths"].items():
+        if path.startswith(GA4GH):  # what is wrong with a request is a 400 there
+            for operation in operations.values():
+                operation["responses"].pop("422", None)
+                for status, one in operation["responses"].items():
+                    content = one.get("content", {})
+                    if status >= "4" and "text/plain" in content:  # errors are JSON, whatever the good answer is
+                        content["application/json"] = content.pop("text/plain")
     return api
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +23,16 @@ from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.pilots.enrolment import MARK
 from holdfast.ports.identity import BadToken, Principal, Role
 from holdfast.ports.job_store import Stored
+from holdfast.services.open_sessions import word_against_forgery
 from holdfast.services.write_checked import Answer, Missing, Settled
 
 SPECIFICATIONS = 5000
 MAX_TOKEN = 4096
+DOWNSTREAMS = "/v1/downstreams/"
+LATEST = 86_400
+"""Seconds for which the ended token of a pilot can still be traded for a new one."""
+WORD_HEADER = "X-Holdfast-Word"
+"""With it a page shows that an act is its own: no other site can read the word, nor send the header without being asked first."""
 
 
 @dataclass(slots=True)
@@ -116,15 +124,35 @@ async def _the_desk(request: Request) -> Desk:
 
 
 def _session(request: Request) -> str:
-    """The token of a browser's session: only to look, and only when no other site has made the browser ask."""
-    if request.method != "GET" or request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+    """The token of a browser's session: only when no other site has made the browser ask, and for an act only with the page's own word."""
+    if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         return ""
-    return request.cookies.get(cookie_of(desk_of(request)), "")
+    token = request.cookies.get(cookie_of(desk_of(request)), "")
+    if token and request.method != "GET":
+        said = request.headers.get(WORD_HEADER, "")
+        if not secrets.compare_digest(said.encode(), word_against_forgery(token).encode()):
+            raise Problem(403, f"a browser's act needs the header {WORD_HEADER}; load the page again")
+    return token
+
+
+def session_of(request: Request) -> str:
+    """The token of the browser that asks; empty: it is no browser's session."""
+    return "" if request.headers.get("authorization") is not None else _session(request)
+
+
+def _password(given: str) -> str:
+    """Clients that only know names and passwords, or read them from a file for a host, send the token as the password; the name says nothing."""
+    try:
+        return b64decode(given, validate=True).decode().partition(":")[2] if len(given) <= 2 * MAX_TOKEN else ""
+    except ValueError:
+        return ""
 
 
 def _bearer(request: Request) -> str:
     header = request.headers.get("authorization")
     scheme, _, token = header.partition(" ") if header is not None else ("bearer", "", _session(request))
+    if scheme.lower() == "basic":
+        scheme, token = "bearer", _password(token)
     if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN:
         raise Problem(
             401,
@@ -133,15 +161,31 @@ def _bearer(request: Request) -> str:
     return token
 
 
+def known_caller(request: Request) -> None:
+    """Lets nobody have a body read who shows no token of ours, of whatever role and however late; the route looks closer."""
+    token = _called_back(request) or _bearer(request)
+    if not token.startswith(MARK):
+        _verified(request, token, LATEST)
+
+
+def _called_back(request: Request) -> str:
+    """The token in the address that a downstream was given to call back: callbacks carry no headers of ours."""
+    told = request.query_params.get("token", "") if request.url.path.startswith(DOWNSTREAMS) else ""
+    return told if len(told) <= MAX_TOKEN else ""
+
+
+def _verified(request: Request, token: str, late: int) -> Principal:
+    try:
+        return desk_of(request).services.parts.identity.verify(token, late=late)
+    except BadToken as error:
+        raise Problem(401, str(error)) from error
+
+
 def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Principal]]:
     """A dependency that lets nobody through without a token of that role."""
 
     async def check(request: Request) -> Principal:
-        token = _bearer(request)
-        try:
-            principal = desk_of(request).services.parts.identity.verify(token, late=late)
-        except BadToken as error:
-            raise Problem(401, str(error)) from error
+        principal = _verified(request, _bearer(request), late)
         if not principal.may(role):
             raise Problem(403, f"this needs the role {role}; the token has {', '.join(sorted(principal.roles))}")
         named = request.path_params.get("pilot")
@@ -170,6 +214,21 @@ async def _enroller(request: Request) -> Enroller:
 
 _token_to_enrol = allow(Role.ENROL)
 _enroller.role = Role.ENROL  # type: ignore[attr-defined]  # the test of all routes reads it
+
+
+async def _hinter(request: Request) -> Principal:
+    token = _called_back(request)
+    if not token:
+        return await _token_to_hint(request)
+    principal = _verified(request, token, 0)
+    if not principal.may(Role.HINT):
+        raise Problem(403, f"this needs the role {Role.HINT}")
+    return principal
+
+
+_token_to_hint = allow(Role.HINT)
+_hinter.role = Role.HINT  # type: ignore[attr-defined]  # the test of all routes reads it
+Hinter = Annotated[Principal, Depends(_hinter)]
 Viewer = Annotated[Principal, Depends(allow(Role.VIEWER))]
 Submitter = Annotated[Principal, Depends(allow(Role.SUBMITTER))]
 Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
@@ -179,7 +238,7 @@ Approver = Annotated[Principal, Depends(allow(Role.APPROVER))]
 AnEnroller = Annotated[Enroller, Depends(_enroller)]
 SiteCaller = Annotated[Principal, Depends(allow(Role.SITE))]
 PilotCaller = Annotated[Principal, Depends(allow(Role.PILOT))]
-LatePilot = Annotated[Principal, Depends(allow(Role.PILOT, late=86_400))]
+LatePilot = Annotated[Principal, Depends(allow(Role.PILOT, late=LATEST))]
 TheDesk = Annotated[Desk, Depends(_the_desk)]
 
 

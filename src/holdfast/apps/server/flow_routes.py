@@ -15,8 +15,10 @@ from holdfast.apps.server.desk import Desk, Operator, Submitter, TheDesk, Viewer
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import ContinueIn, Holder, Id, Model, Reason
 from holdfast.apps.server.problems import Problem
+from holdfast.domain.flows.bpel_flow import BpelFlow
 from holdfast.domain.flows.events import Verb, VerbKind
 from holdfast.domain.flows.gate import Gate
+from holdfast.formats.bpel import Fate, read_bpel, write_bpel
 from holdfast.formats.yaml_flow import read_flow_text, write_flow_text
 from holdfast.formats.yaml_text import MAX_BYTES
 from holdfast.ports.flow_engine import FlowEngine
@@ -30,6 +32,21 @@ FlowName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 class FlowIn(Model):
     text: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
     """The flow in YAML or JSON."""
+
+
+class BpelIn(Model):
+    process: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
+    """The process in WS-BPEL 2.0."""
+    wsdls: Annotated[list[Annotated[str, Field(max_length=MAX_BYTES)]], Field(max_length=20)] = Field(
+        default_factory=list
+    )
+    """WSDL documents, for where properties are in messages. Nothing is fetched."""
+    jobs: dict[Annotated[str, Field(max_length=200)], Annotated[str, Field(max_length=MAX_BYTES)]] = Field(
+        default_factory=dict, max_length=200
+    )
+    """Job definitions in JSDL 1.0 by a name."""
+    mapping: Annotated[str, Field(max_length=MAX_BYTES)] = ""
+    """Who the partners are, in YAML."""
 
 
 class FlowOut(Out):
@@ -64,7 +81,9 @@ class GateOut(Out):
 
 class FlowWholeOut(FlowOut, GateOut):
     text: str
-    """In YAML; of a Python flow its source."""
+    """In YAML; of a Python flow its source, of a process its XML."""
+    order: dict[str, list[str]]
+    """Each task with those that it comes after; of a Python flow or a process the items of a case say so."""
 
 
 class FlowVerbOut(GateOut):
@@ -126,6 +145,19 @@ async def store_flow(desk: TheDesk, who: Submitter, body: FlowIn) -> Response:
     return json_answer({"version": version, "name": read.flow.name}, 201)
 
 
+@router.post("/flows/bpel", status_code=201, response_model=FlowOut, responses=errors(body=True))
+async def store_bpel(desk: TheDesk, who: Submitter, body: BpelIn) -> Response:
+    """Check a process in WS-BPEL 2.0 with its job definitions, and store it; the answer is its version, the hash of all of it."""
+    read = read_bpel(body.process, wsdls=body.wsdls, jobs=body.jobs, mapping=body.mapping)
+    if read.flow is None:
+        refused = read.report.of(Fate.REFUSED)
+        wrong = [{"at": f"body.process:{one.line}", "detail": str(one)} for one in refused[:100]]
+        wrong += [{"at": "body", "detail": one} for one in read.other[:100]]
+        raise Problem(422, f"the process has {len(wrong)} error(s)", wrong)
+    version = await desk.services.parts.flows.put_bpel(read.flow, tenant=who.tenant)
+    return json_answer({"version": version, "name": read.flow.name}, 201)
+
+
 @router.get("/flows", response_model=PythonFlowsOut, responses=errors())
 async def python_flows(desk: TheDesk, who: Viewer) -> Response:
     """The Python flows in the operator's folder, which are started by their names."""
@@ -148,11 +180,13 @@ async def read_flow(desk: TheDesk, who: Viewer, version: str) -> Response:
     """A stored flow, and who holds all its cases."""
     plan = await desk.services.parts.flows.plan(who.tenant, flow_version(version))
     gate = await desk.services.gates.gate(who.tenant, version)
-    python = plan.grown
-    text = (
-        (await desk.services.parts.flows.python(who.tenant, version)).source if python else write_flow_text(plan.flow)
-    )
-    return json_answer({"version": version, "name": plan.flow.name, "text": text} | _gate(gate))
+    if plan.grown:
+        grown = await desk.services.parts.flows.grown(who.tenant, version)
+        text = write_bpel(grown) if isinstance(grown, BpelFlow) else grown.source
+    else:
+        text = write_flow_text(plan.flow)
+    order = {name: list(task.before) for name, task in plan.tasks.items()}
+    return json_answer({"version": version, "name": plan.flow.name, "text": text, "order": order} | _gate(gate))
 
 
 @router.post("/flows/{version}/suspend", response_model=GateOut, responses=errors(404, 409, body=True))

@@ -6,19 +6,27 @@ import asyncio
 import time
 from typing import Any
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from holdfast.adapters.prometheus.metrics import Metrics
 from holdfast.apps.server import problems
+from holdfast.apps.server.desk import known_caller
+from holdfast.apps.server.quick_beat import START, QuickBeat
 from holdfast.apps.settings import Settings
 
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 """A browser must not guess what an answer is, and nobody between may keep it."""
+_LATER = 1_048_576
+
+ACTS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+OPEN = frozenset({"/login"})
+"""The one address without a token: it trades a link's secret for a session."""
 
 
 class Gate:
-    """Refuses bodies that are too large or too slow, whatever they say of themselves, and measures each request."""
+    """Refuses bodies of strangers, and those that are too large or too slow, whatever they say of themselves; measures each request."""
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self.app = app
@@ -36,6 +44,8 @@ class Gate:
 
         async def bounded() -> Message:
             nonlocal size, whole
+            if size == 0 and not whole and scope["method"] in ACTS and scope["path"] not in OPEN:
+                known_caller(Request(scope))
             if whole:  # what comes now is that the client is gone; that may take long
                 return await receive()
             try:
@@ -59,7 +69,8 @@ class Gate:
         said = dict(scope["headers"]).get(b"content-length", b"0")
         if not said.isdigit() or int(said) > self.most:
             too_large = self._too_large()
-            await problems.answer(too_large.status_code, str(too_large.detail))(scope, receive, marked)
+            refused = problems.answer(too_large.status_code, str(too_large.detail), path=scope["path"])
+            await refused(scope, receive, marked)
         else:
             await self.app(scope, bounded, marked)
         route = getattr(scope.get("route"), "path", "other")
@@ -69,22 +80,65 @@ class Gate:
         return problems.Problem(413, f"a request may have at most {self.most} bytes")
 
 
-def prompt_protocol(seconds: float) -> type[HttpToolsProtocol]:
-    """The HTTP protocol that hangs up on a client which does not send a first request in time.
+def prompt_protocol(seconds: float, beats: QuickBeat) -> type[HttpToolsProtocol]:
+    """The HTTP protocol that hangs up on a client which does not send a first request in time, and that answers beats before anything else.
 
     Between requests the server's own keep-alive time holds.
     """
 
     class PromptProtocol(HttpToolsProtocol):
         _head: asyncio.TimerHandle | None = None
+        _within = False
+        """Whether the parser has the beginning of a request and not its end."""
+        _later: list[bytes] | None = None
+        """What came while a beat waits for its answer: answers keep the order of the requests."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._head = self.loop.call_later(seconds, transport.close)
 
+        def data_received(self, data: bytes) -> None:
+            if self._later is not None:
+                self._later.append(data)
+                if sum(map(len, self._later)) > _LATER:
+                    self.transport.close()  # nobody honest sends so much before the answer
+                return
+            between = not self._within and (self.cycle is None or self.cycle.response_complete)
+            if (
+                between
+                and data.startswith(START)
+                and beats.take(data, lambda answer: self._beat_answered(data, answer))
+            ):
+                self._head_is_here()
+                self._unset_keepalive_if_required()
+                self._later = []
+                return
+            super().data_received(data)
+
+        def _beat_answered(self, request: bytes, answer: bytes | None) -> None:
+            if self.transport.is_closing():
+                return
+            later, self._later = self._later or [], None
+            if answer is None:
+                later.insert(0, request)
+            else:
+                self.transport.write(answer)
+                self.on_response_complete()
+            for data in later:
+                # By the machinery alone: what goes the usual way must not come back here.
+                super().data_received(data)
+
+        def on_message_begin(self) -> None:
+            self._within = True
+            super().on_message_begin()
+
         def on_headers_complete(self) -> None:
             self._head_is_here()
             super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._within = False
+            super().on_message_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._head_is_here()

@@ -122,11 +122,12 @@ async def find_incidents(
     flow: Word = "",
     case: Word = "",
     job: Word = "",
+    group: Word = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str | None, Query(max_length=4000)] = None,
 ) -> Response:
     """Find incidents, the newest first."""
-    query = _query(who.tenant, state, cause=cause, owner=owner, flow=flow, case=case, job=job)
+    query = _query(who.tenant, state, cause=cause, owner=owner, flow=flow, case=case, job=job, group=group)
     try:
         page = await desk.services.parts.incidents.find(query, limit=limit, cursor=cursor)
     except Permanent as error:

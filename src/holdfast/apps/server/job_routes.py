@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import PlainTextResponse
 
+from holdfast.apps.downstream_settings import downstream_for
 from holdfast.apps.server.answers import (
     CountsOut,
     JobOut,
@@ -58,7 +60,8 @@ async def submit(
 ) -> Response:
     """Submit 1 to 10,000 jobs."""
     parts = desk.services.parts
-    asked = submissions_from(body, who, parts.notify, parts.staging)
+    where = partial(downstream_for, parts.settings.downstreams)
+    asked = submissions_from(body, who, parts.notify, parts.staging, where)
     await check_producers(asked, parts.store)
     desk.know(one.specification for one in asked)
     accepted = await desk.services.submit.submit(asked, by=who.subject, key=idempotency_key or None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Annotated, Literal
 
@@ -24,6 +25,15 @@ def _name(text: str) -> str:
     if re.search(r"[\x00-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]", text):
         raise ValueError("control and direction characters are not allowed")
     return text
+
+
+MAX_REPORT = 1 << 20
+
+
+def _small_report(report: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    if len(json.dumps(report)) > MAX_REPORT:
+        raise ValueError(f"a report has at most {MAX_REPORT} bytes")
+    return report
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_name)]
@@ -276,6 +286,8 @@ class EndIn(Model):
     log_bytes: int = Field(default=0, ge=0, le=INT64)
     manifest: ManifestIn | None = None
     result: Annotated[str, Field(max_length=MAX_RESULT)] | None = None
+    task: Annotated[dict[str, JsonValue], AfterValidator(_small_report)] | None = None
+    """Of a task: what became of its executors, or where its outputs went."""
     host: Annotated[str, Field(max_length=200), AfterValidator(_name)] = ""
 
 
@@ -332,3 +344,11 @@ class LogIn(Model):
     offset: int = Field(default=0, ge=0, le=INT64)
     text: Annotated[str, Field(max_length=1 << 20)] = ""
     last: bool = False
+
+
+class ToldIn(BaseModel):
+    """What a callback says; only which task it is about counts."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    job: Annotated[str, Field(min_length=1, max_length=200)]

@@ -21,6 +21,7 @@ from holdfast.apps.server.answers import (
 )
 from holdfast.apps.server.claim_inputs import inputs_of
 from holdfast.apps.server.claim_outputs import attempt_folder, outputs_of
+from holdfast.apps.server.claim_tasks import tasks_told
 from holdfast.apps.server.desk import AnEnroller, Desk, LatePilot, PilotCaller, TheDesk, settled
 from holdfast.apps.server.enrolment_routes import let_in
 from holdfast.apps.server.event_stream import EventStream, event, while_wanted
@@ -37,11 +38,12 @@ from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.pilots.pilot import Beat, Pilot, PilotState
 from holdfast.formats.job_json import Json, resources_to_json
 from holdfast.formats.job_public import specification_public, time_millis, time_text
+from holdfast.formats.tes_job import TES
 from holdfast.ports.errors import PortError
 from holdfast.ports.identity import Principal
 from holdfast.ports.job_store import JobQuery, Record, Stored, Written
 from holdfast.services.drain_pilots import ORDER as DRAIN
-from holdfast.services.end_jobs import EndReport
+from holdfast.services.end_jobs import EndReport, Result
 from holdfast.services.hold_channels import Channel
 from holdfast.services.keep_caches import CacheReport, Share
 from holdfast.services.note_leftovers import Cleanup
@@ -173,14 +175,18 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
     )
     granted = await while_wanted(asking, request.receive, desk.stopping) or []
     services.ends.granted(granted)
+    for one in granted:
+        if one.document.attempt == 1 and one.document.claim is not None:
+            desk.metrics.waits.observe((one.document.claim.granted - one.document.created) / 1000)
     view = await desk.view(pilot, who.tenant) if granted else Viewpoint(who.tenant)
-    specs, inputs = await _specifications(desk, granted, pilot, view)
+    specs, inputs, tasks = await _specifications(desk, granted, pilot, view)
     outputs_to = outputs_of(desk, view)
     return json_answer(
         cache
         | {
             "claims": [
                 _claim_json(one, specs[one.document.specification], inputs.get(one.document.id), outputs_to)
+                | tasks.get(one.document.id, {})
                 for one in granted
             ]
         }
@@ -196,13 +202,14 @@ def _cache_known(desk: Desk, pilot: str, tenant: str, host: str, site: str, give
 
 async def _specifications(
     desk: Desk, granted: list[Stored], pilot: str, view: Viewpoint
-) -> tuple[dict[str, Specification], dict[str, list[Json]]]:
-    """What the claimed jobs run, and their inputs. If it cannot be read the pilot gets nothing, and the claims go back."""
+) -> tuple[dict[str, Specification], dict[str, list[Json]], dict[str, Json]]:
+    """What the claimed jobs run, their inputs, and what belongs to tasks of TES. If it cannot be read the pilot gets nothing, and the claims go back."""
     names = [one.document.specification for one in granted]
     try:
         specs = await desk.specifications(names)
         if all(name in specs for name in names):
-            return specs, await inputs_of(desk, granted, specs, pilot, view)
+            inputs = await inputs_of(desk, granted, specs, pilot, view)
+            return specs, inputs, await tasks_told(desk, granted, specs)
         why = "a specification is missing"
     except PortError as error:
         why = str(error)
@@ -227,7 +234,7 @@ def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None, 
     held = document.claim
     assert held is not None  # noqa: S101 - it was just granted
     told: Json = {} if inputs is None else {"inputs": inputs}
-    if outputs_to is not None and spec.outputs:
+    if outputs_to is not None and (spec.outputs or TES in spec.extra):
         told["outputs_to"] = outputs_to
     if free := free_of(document.extra):
         told["free"] = free
@@ -251,6 +258,9 @@ async def ends(desk: TheDesk, who: PilotCaller, pilot: str, body: EndsIn) -> Res
     """Bring the ends of attempts."""
     reports = [_report(_believed(desk, who.tenant, one)) for one in body.ends]
     results = await desk.services.ends.end(reports, pilot=pilot, tenant=who.tenant)
+    for end, told in zip(body.ends, results, strict=True):
+        if told.result is Result.COMMITTED and end.wall is not None:
+            desk.metrics.runs.labels(end.outcome).observe(end.wall)
     return json_answer(
         {"results": [{"claim": one.claim, "result": one.result.value, "detail": one.detail} for one in results]}
     )
@@ -293,7 +303,7 @@ def _report(end: EndIn) -> EndReport:
     )
     cleanup = Cleanup(end.cleanup.error, end.cleanup.words) if end.cleanup else None
     staging = [one.model_dump(by_alias=True, exclude_defaults=True) for one in end.staging]
-    return EndReport(end.job, ending, end.log_tail, end.log_bytes, cleanup, staging)
+    return EndReport(end.job, ending, end.log_tail, end.log_bytes, cleanup, staging, end.task)
 
 
 def _started(value: str | float | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Errors as `application/problem+json`."""
+"""Errors as `application/problem+json`; under the interfaces of GA4GH as their clients read them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ TITLES = {
     429: "Too many",
     503: "The store does not answer",
 }
+GA4GH = ("/ga4gh/", "/v1/tasks", "/v1/service-info")
+"""The clients of these interfaces look for `msg` and `status_code`."""
 STATUS: Mapping[type[PortError], int] = {Transient: 503, Permanent: 400, Conflict: 409, NotFound: 404}
 
 
@@ -48,8 +50,16 @@ def body_of(status: int, detail: str, errors: Sequence[Mapping[str, object]] = (
     return body
 
 
-def answer(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> Response:
-    body = body_of(status, detail, errors)
+def ga4gh_body(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> dict[str, Any]:
+    """What is wrong goes into the message: there is no other place for it."""
+    lines = [detail, *(f"{one['at']}: {one['detail']}" for one in errors)]
+    return {"msg": "; ".join(lines), "status_code": status}
+
+
+def answer(status: int, detail: str, errors: Sequence[Mapping[str, object]] = (), *, path: str = "") -> Response:
+    """An error, in the form that belongs to the path that was asked for."""
+    ga4gh = path.startswith(GA4GH)
+    body = ga4gh_body(status, detail, errors) if ga4gh else body_of(status, detail, errors)
     headers = {}
     if status == 408:
         headers["Connection"] = "close"  # the rest of the body is not waited for
@@ -57,23 +67,25 @@ def answer(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()
         headers["Retry-After"] = "1"
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return Response(orjson.dumps(body), status, headers, media_type="application/problem+json")
+    media_type = "application/json" if ga4gh else "application/problem+json"
+    return Response(orjson.dumps(body), status, headers, media_type=media_type)
 
 
 def install(app: FastAPI) -> None:
     """Answer every error this way."""
 
     @app.exception_handler(HTTPException)
-    async def _http(_request: Request, error: HTTPException) -> Response:
+    async def _http(request: Request, error: HTTPException) -> Response:
         errors = error.errors if isinstance(error, Problem) else ()
-        return answer(error.status_code, str(error.detail), errors)
+        return answer(error.status_code, str(error.detail), errors, path=request.url.path)
 
     @app.exception_handler(RequestValidationError)
-    async def _invalid(_request: Request, error: RequestValidationError) -> Response:
+    async def _invalid(request: Request, error: RequestValidationError) -> Response:
         errors = [{"at": ".".join(map(str, one["loc"])), "detail": one["msg"]} for one in error.errors()[:100]]
-        return answer(422, f"{len(error.errors())} field(s) are wrong", errors)
+        status = 400 if request.url.path.startswith(GA4GH) else 422
+        return answer(status, f"{len(error.errors())} field(s) are wrong", errors, path=request.url.path)
 
     @app.exception_handler(PortError)
-    async def _port(_request: Request, error: PortError) -> Response:
+    async def _port(request: Request, error: PortError) -> Response:
         status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
-        return answer(status, str(error))
+        return answer(status, str(error), path=request.url.path)

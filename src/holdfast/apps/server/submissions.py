@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from holdfast.apps.server.models import JobIn, ResourcesIn, SpecificationIn, SubmitIn
 from holdfast.apps.server.problems import Problem
+from holdfast.domain.jobs.conversation import DOWNSTREAM_TAG
 from holdfast.domain.jobs.inputs import Input, Staging, filled, produced, wrong_input
 from holdfast.domain.jobs.meeting_key import MEET
 from holdfast.domain.jobs.outbound import Outbound
@@ -53,8 +54,14 @@ def specification_from(given: SpecificationIn, tenant: str) -> Specification:
     )
 
 
-def submissions_from(body: SubmitIn, who: Principal, notify: Notify, staging: Outbound) -> list[Submission]:
-    """One submission a job, in order; a `Problem` with every error."""
+def submissions_from(
+    body: SubmitIn,
+    who: Principal,
+    notify: Notify,
+    staging: Outbound,
+    downstream: Callable[[str, str], str | None] = lambda _tenant, _wanted: None,
+) -> list[Submission]:
+    """One submission a job, in order; a `Problem` with every error. `downstream` says where a job goes that names a task server, by tenant and name."""
     errors: list[dict[str, object]] = []
     common = specification_from(body.specification, who.tenant) if body.specification else None
     checked: dict[str, str | None] = {}
@@ -66,6 +73,8 @@ def submissions_from(body: SubmitIn, who: Principal, notify: Notify, staging: Ou
             problems["specification"] = "there is none, here or for all jobs"
         elif spec.inputs:
             problems |= _wrong_inputs(job, spec, staging)
+        if spec is not None and (wanted := job.labels.get(DOWNSTREAM_TAG)):
+            problems |= _not_for_downstream(spec, wanted, downstream(who.tenant, wanted))
         errors += [{"at": f"body.jobs.{place}.{at}", "detail": detail} for at, detail in problems.items()]
         if spec is not None and not problems:
             made.append(_submission(job, spec, who))
@@ -91,6 +100,17 @@ def _problems(job: JobIn, who: Principal, notify: Notify, checked: dict[str, str
     if job.parameters and (why := _unfit(job.parameters)):
         problems["parameters"] = why
     return problems
+
+
+def _not_for_downstream(spec: Specification, wanted: str, found: str | None) -> dict[str, str]:
+    at = f"labels.{DOWNSTREAM_TAG}"
+    if found is None:
+        return {at: f"there is no downstream {wanted[:64]} for this tenant"}
+    if spec.inputs or spec.outputs or spec.runner is not Runner.PROCESS:
+        return {
+            at: "files and functions do not travel to a downstream; send a task by TES, which says where its files are"
+        }
+    return {}
 
 
 def _wrong_inputs(job: JobIn, spec: Specification, staging: Outbound) -> dict[str, str]:
@@ -162,4 +182,5 @@ def _submission(job: JobIn, spec: Specification, who: Principal) -> Submission:
         not_before=time_millis(job.not_before) if job.not_before else 0,
         callback=job.callback,
         held=job.hold,
+        downstream=job.labels.get(DOWNSTREAM_TAG, ""),
     )

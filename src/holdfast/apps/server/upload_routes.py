@@ -6,11 +6,14 @@ from fastapi import APIRouter, Response
 
 from holdfast.apps.server.answers import UploadsOut, errors
 from holdfast.apps.server.claim_outputs import attempt_folder
-from holdfast.apps.server.desk import PilotCaller, TheDesk
+from holdfast.apps.server.claim_tasks import task_uploads
+from holdfast.apps.server.desk import Desk, PilotCaller, TheDesk
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import UploadsIn
 from holdfast.apps.server.problems import Problem
 from holdfast.domain.jobs.inputs import wrong_name
+from holdfast.domain.jobs.job_document import JobDocument
+from holdfast.formats.tes_job import MARK, OUTPUTS
 from holdfast.ports.errors import Permanent
 
 router = APIRouter(prefix="/v1/pilots", tags=["pilots"])
@@ -23,6 +26,8 @@ async def uploads(desk: TheDesk, who: PilotCaller, pilot: str, body: UploadsIn) 
     held = stored.document.claim
     if held is None or held.id != body.claim or held.pilot != pilot:
         raise Problem(409, "the claim is not this pilot's any more")
+    if stored.document.labels.get(MARK) == OUTPUTS:
+        return await _task_uploads(desk, stored.document, body)
     view = await desk.view(pilot, who.tenant)
     elements = desk.services.parts.elements
     element = elements.outputs_for(who.tenant, view.site, view.element)
@@ -42,3 +47,14 @@ async def uploads(desk: TheDesk, who: PilotCaller, pilot: str, body: UploadsIn) 
     except Permanent as error:
         raise Problem(409, str(error)) from error
     return json_answer({"urls": {name: signed[path] for name, path in paths.items()}, "base": folder})
+
+
+async def _task_uploads(desk: Desk, document: JobDocument, body: UploadsIn) -> Response:
+    """The same for the outputs of a task, which go where its client said."""
+    try:
+        signed = await task_uploads(desk, document, [one.path for one in body.files])
+    except Permanent as error:
+        raise Problem(409, str(error)) from error
+    if signed is None:
+        raise Problem(409, "the task of these outputs is not there")
+    return json_answer({"urls": signed, "base": ""})

@@ -9,8 +9,11 @@ import structlog
 
 from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.apps.wiring.parts import Parts, run_exlet
+from holdfast.domain.faults.cause import Cause
 from holdfast.domain.jobs.claim import leave_fault
+from holdfast.domain.jobs.job_document import State
 from holdfast.services.close_faults import CloseFaults
+from holdfast.services.count_domain import UNCLOSED, CountDomain
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.pass_orders import PassOrders
 from holdfast.services.send_callbacks import SendCallbacks
@@ -52,6 +55,7 @@ class KeeperParts:
                 "a job failed that nobody waits for", job=job.id, name=job.name, owner=job.owner
             ),
         )
+        self.counts = CountDomain(parts.store, parts.incidents, parts.clock)
         self.callbacks = SendCallbacks(parts.store, parts.writer, parts.clock, parts.notify)
         self.limits = WatchLimits(
             parts.store,
@@ -99,6 +103,7 @@ class KeeperParts:
             "canaries": self.parts.brakes.storms.run,
             "closing": self.closing.run,
             "engines": self.parts.engines.run,
+            "counts": self.counts.run,
         }
         if self.parts.relay is not None:
             loops["relay"] = self.parts.relay.run
@@ -107,6 +112,8 @@ class KeeperParts:
         return loops
 
     def samples(self) -> Iterator[Sample]:
+        """What this keeper has done, and how the domain stands."""
+        yield from self._domain_samples()
         yield Sample("holdfast_orphans_silent_total", "Claims of silent pilots released", self.orphans.silent_found)
         yield Sample("holdfast_orphans_forgotten_total", "Claims unknown to their pilots", self.orphans.forgotten_found)
         yield Sample("holdfast_orphan_alarms_total", "Scans stopped: too many at once", self.orphans.alarms)
@@ -129,3 +136,18 @@ class KeeperParts:
             yield Sample("holdfast_relay_signals_total", "Signals to cases and shards", relay.told)
             yield Sample("holdfast_relay_ends_total", "Ended jobs", relay.delivered, (("result", "delivered"),))
             yield Sample("holdfast_relay_ends_total", "", relay.undeliverable, (("result", "undeliverable"),))
+
+    def _domain_samples(self) -> Iterator[Sample]:
+        counts = self.counts.read()
+        if counts is None:
+            return
+        for state in State:
+            yield Sample("holdfast_jobs", "Jobs in the store", counts.jobs.get(state, 0), (("state", state.value),))
+        for standing in UNCLOSED:
+            labels = (("state", standing.value),)
+            yield Sample("holdfast_incidents", "Incidents not closed", counts.incidents.get(standing, 0), labels)
+        for cause in Cause:
+            labels = (("cause", cause.value),)
+            yield Sample("holdfast_inbox", "Incidents that wait for a person", counts.held.get(cause, 0), labels)
+        yield Sample("holdfast_oldest_available_seconds", "Age of the oldest job that waits", counts.oldest_available)
+        yield Sample("holdfast_oldest_held_seconds", "Longest wait for a person", counts.oldest_held)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
 import structlog
@@ -12,8 +12,10 @@ import structlog
 from holdfast.adapters.cel.conditions import CelConditions
 from holdfast.adapters.cel.sandbox import CelSandbox
 from holdfast.adapters.prometheus.metrics import Sample
+from holdfast.adapters.system.attachments import FolderAttachments
 from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.wiring.parts import Parts, choose_worklets
+from holdfast.apps.wiring.relays import RelayParts
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.ports.job_store import Stored
 from holdfast.services.bind_worklets import BindWorklets
@@ -33,6 +35,7 @@ from holdfast.services.keep_launches import KeepLaunches
 from holdfast.services.keep_neighbours import KeepNeighbours
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.keep_sites import KeepSites
+from holdfast.services.keep_tasks import KeepTasks
 from holdfast.services.match_jobs import MatchJobs, policy_of
 from holdfast.services.measure_demand import MeasureDemand
 from holdfast.services.note_failed_checks import NoteFailedChecks
@@ -43,6 +46,7 @@ from holdfast.services.promote_rules import PromoteRules
 from holdfast.services.propose_rules import ProposeRules
 from holdfast.services.read_outputs import ReadOutputs
 from holdfast.services.read_results import ReadResults
+from holdfast.services.read_runs import ReadRuns
 from holdfast.services.replay_rules import ReplayRules
 from holdfast.services.rule_cache import RuleCache
 from holdfast.services.steer_jobs import SteerJobs
@@ -55,6 +59,9 @@ log = structlog.get_logger()
 
 class ServerParts:
     """The services of one server, joined."""
+
+    beside: Callable[[], Iterable[Sample]] = staticmethod(lambda: ())
+    """Figures of what else runs in this process."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -91,6 +98,7 @@ class ServerParts:
             claim_first=self.claims.claim_first,
         )
         self.steer = SteerJobs(store, writer, clock, leave_fault)
+        self.tasks = KeepTasks(store, self.submit, self.steer, clock)
         self.beats = KeepBeats(
             parts.pilots, clock, server=self.name, url=parts.settings.public_url, shared_out=self.claims.own
         )
@@ -120,6 +128,8 @@ class ServerParts:
         self.failed_checks = NoteFailedChecks(store, clock)
         self.drains = DrainPilots(store, parts.pilots, clock, self.channels.order)
         self.case_outputs = FindOutputs(store, ReadResults(SharedResults(parts.settings.outputs), parts.elements))
+        self.runs = ReadRuns(store, parts.engine, parts.flows, clock) if parts.engine is not None else None
+        self.attachments = FolderAttachments(parts.settings.attachments_folder)
         self.worklets = BindWorklets(parts.slips, parts.flows, choose_worklets(parts))
         self.gates = KeepGates(parts.slips, changed=self.claims.windows.look_anew)
         self.claims.windows.gated = self.gates.gated
@@ -140,6 +150,8 @@ class ServerParts:
         self.propose_rules = ProposeRules(self.replay_rules)
         self.failed_checks.listeners.append(self.hosts.unfit)
         writer.listeners += [self.hosts.notice, self.claims.notice, self.follow.notice, self.outputs.notice]
+        writer.listeners.append(self.tasks.notice)
+        self.relays = RelayParts(self)
 
     async def _faulted(self, faults: Sequence[tuple[Stored, str]]) -> None:
         """Bad ends: where they happened is noted before what to do about them is decided, for the next try may come at once."""
@@ -157,13 +169,15 @@ class ServerParts:
             "neighbours": self.neighbours.run,
             "gates": self.gates.run,
             "rules": self.rule_cache.run,
+            "tasks": self.tasks.run,
         }
         if self.parts.relay is not None:
             loops["hints"] = self.parts.relay.run_hints
-        return loops
+        return loops | self.relays.loops()
 
     def samples(self) -> Iterator[Sample]:
         """What this server has done, for `/metrics`."""
+        yield from self.relays.samples()
         desk, tally = self.claims.tally, self.parts.writer.tally
         yield Sample("holdfast_claims_granted_total", "Claims given to pilots", desk.granted)
         yield Sample("holdfast_claims_first_total", "Of these, claims written together with their jobs", desk.first)
@@ -182,3 +196,4 @@ class ServerParts:
         yield Sample("holdfast_pilot_deaths_total", "Pilots whose channel closed for good", self.channels.deaths)
         yield Sample("holdfast_claims_released_total", "Claims taken away", self.parts.release.released)
         yield Sample("holdfast_servers_alive", "Servers seen alive", len(self.beats.alive))
+        yield from self.beside()

@@ -97,7 +97,9 @@ def find_cause(document: JobDocument, evidence: Evidence, classifier: Classifier
     read = classifier.classify(evidence)
     if known is None:
         return _not_for_memory(evidence, read)
-    said_why = document.last.reason in ("output-failed", "transfer") and not decided_by_error(document.last)
+    said_why = document.last.reason in ("output-failed", "transfer", "downstream-error") and not decided_by_error(
+        document.last
+    )
     if said_why and read.cause is not Cause.UNKNOWN and read.pattern:
         return read  # the pilot knows where it happened, and its words say why
     return replace(known, also=(read,) if read.pattern else ())

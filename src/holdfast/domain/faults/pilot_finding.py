@@ -59,6 +59,30 @@ _REASONS: dict[str, _Known] = {
         Cause.DISK, Retry.ELSEWHERE,
         "Its outputs could not be kept.", "Look at the space and the rights of the folder for outputs.",
     ),
+    "downstream-error": _Known(
+        Cause.SCHEDULER, Retry.SAME,
+        "The task server that it was sent to says that it failed itself, not the task.", "It mostly passes; if not, look at what that server writes of the task.",
+    ),
+    "downstream-preempted": _Known(
+        Cause.PREEMPTED, Retry.SAME,
+        "The task server that it was sent to took it off to make room.", "Nothing: it is sent again.",
+    ),
+    "downstream-lost": _Known(
+        Cause.SCHEDULER, Retry.SAME,
+        "The task server that it was sent to answers, and no longer knows it.", "Ask who looks after that server whether its memory was lost.",
+    ),
+    "downstream-silent": _Known(
+        Cause.NETWORK, Retry.ELSEWHERE,
+        "The task server that it was sent to has not answered for long.", "Look whether it runs and can be reached; another one may take the task.",
+    ),
+    "downstream-cancelled": _Known(
+        Cause.POLICY, Retry.NO,
+        "Someone cancelled it at the task server that it was sent to.", "Ask who looks after that server.",
+    ),
+    "downstream-refused": _Known(
+        Cause.BAD_INPUT, Retry.NO,
+        "The task server that it was sent to does not take such a task.", "Read what it says, and mend the task or send it elsewhere.",
+    ),
 }  # fmt: skip
 """By the reason alone."""
 

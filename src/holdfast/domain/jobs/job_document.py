@@ -265,10 +265,26 @@ def rank(document: JobDocument) -> int:
     return (HIGHEST_PRIORITY - document.priority << 52) | (age << _PLACES) | (place & (1 << _PLACES) - 1)
 
 
+DOWNSTREAM = "downstream"
+"""Where a document keeps the name of the task servers that its job is meant for; jobs without it are for pilots."""
+ANY_DOWNSTREAM = "any"
+
+
+def downstream_of(document: JobDocument) -> str:
+    named = document.extra.get(DOWNSTREAM) if document.extra else None
+    return named if isinstance(named, str) else ""
+
+
+def queue_named(tenant: str, downstream: str = "") -> str:
+    """Where a tenant's jobs wait: those for its pilots by its own name, those for each downstream apart from them."""
+    return f"{tenant}>{downstream}" if downstream else tenant
+
+
 class Lane(NamedTuple):
     """The queue a job stands in: jobs of one owner and priority that need about as much."""
 
     tenant: str
+    """With what they are meant for, if that is not a pilot."""
     resource_class: str
     priority: int
     owner: str
@@ -278,7 +294,8 @@ class Lane(NamedTuple):
 
 
 def lane_of(document: JobDocument) -> Lane:
-    return Lane(document.tenant, resource_class(document.resources), document.priority, document.owner)
+    queue = queue_named(document.tenant, downstream_of(document))
+    return Lane(queue, resource_class(document.resources), document.priority, document.owner)
 
 
 def lane_named(text: str) -> Lane:
@@ -293,7 +310,7 @@ def search_fields(document: JobDocument) -> dict[str, object]:
     kind = resource_class(needs)
     fields: dict[str, object] = {
         "slot": slot_of(document.id),
-        "lane": f"{document.tenant}/{kind}/{document.priority}/{document.owner}",
+        "lane": f"{queue_named(document.tenant, downstream_of(document))}/{kind}/{document.priority}/{document.owner}",
         "rank": rank(document),
         "resource_class": kind,
         "retries": max(0, document.attempt - 1),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from holdfast.domain.jobs.job_document import Delivery, JobDocument, State, Tie, Transition
+from holdfast.domain.jobs.job_document import DOWNSTREAM, Delivery, JobDocument, State, Tie, Transition
 from holdfast.domain.jobs.lifecycle import Event
 from holdfast.domain.jobs.meeting_key import meeting
 from holdfast.domain.jobs.resources import Resources
@@ -32,6 +32,8 @@ class Submission:
     held: bool = False
     holders: tuple[str, ...] = ()
     """Others than the owner who hold it from the start."""
+    downstream: str = ""
+    """The task server that it is meant for, or `any`; empty: a pilot."""
     tie: Tie | None = None
     generation: int = 0
     """Above 0: the store lost the job's document and it is made once more."""
@@ -64,10 +66,15 @@ def new_job(submission: Submission, *, job: str, now: int, by: str) -> JobDocume
         delivery=Delivery(url=submission.callback) if submission.callback else None,
         rev=1,
         history=(Transition(1, now, Event.CREATE.value, State.AVAILABLE.value, 0, by, ""),),
-        extra=meeting(spec, submission.labels, submission.parameters, submission.index, _case(submission.tie))
-        if spec.extra or submission.labels
-        else {},
+        extra=_extra(submission, spec),
     )
+
+
+def _extra(submission: Submission, spec: Specification) -> Mapping[str, object]:
+    met: Mapping[str, object] = {}
+    if spec.extra or submission.labels:
+        met = meeting(spec, submission.labels, submission.parameters, submission.index, _case(submission.tie))
+    return {**met, DOWNSTREAM: submission.downstream} if submission.downstream else met
 
 
 class Element(NamedTuple):

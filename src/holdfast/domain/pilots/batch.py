@@ -112,6 +112,11 @@ class BatchOutcome:
         )
 
 
+def ended_event(start: BatchOutcome) -> str:
+    """How an earlier start of a job stands among its node events."""
+    return f"{','.join(start.nodes) or '?'}: {start.word}"
+
+
 SILENT = BatchOutcome(BatchState.UNKNOWN, reason="the batch system does not answer")
 FORGOTTEN = BatchOutcome(BatchState.UNKNOWN, reason="neither the queue nor the accounting knows it")
 """Both answered. A controller that is killed forgets the newest jobs; their processes may live for a while."""

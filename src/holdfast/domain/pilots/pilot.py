@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from holdfast.domain.jobs.job_document import ANY_DOWNSTREAM
 from holdfast.domain.jobs.resources import Resources
 
 
@@ -65,6 +66,17 @@ class BeatSheet:
     """The server's own beat."""
     url: str
     beats: Mapping[str, Beat]
+
+
+RELAY = "tes:"
+"""How the site of a relay begins: it takes the place of a pilot, and carries jobs to the task server that is named behind it."""
+
+
+def carries(pilot: Pilot, downstream: str) -> bool:
+    """Whether jobs that are meant for a downstream, or for none, may be this pilot's."""
+    if not pilot.site.startswith(RELAY):
+        return not downstream
+    return downstream in (ANY_DOWNSTREAM, pilot.site.removeprefix(RELAY))
 
 
 def newest_beats(sheets: Iterable[BeatSheet]) -> dict[str, Beat]:

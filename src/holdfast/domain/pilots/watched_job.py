@@ -15,6 +15,7 @@ from holdfast.domain.pilots.batch import OVER, BatchId, BatchOutcome, BatchState
 
 GIVEN_UP = frozenset({"CANCELLED", "REVOKED"})
 """Somebody wanted it so: nothing is to be mended."""
+LOST_WITH_NODE = "NODE_FAIL"
 MENDABLE = frozenset({"memory", "wall", "cpus", "disk"})
 """Needs that can be changed while a job waits."""
 
@@ -65,6 +66,22 @@ def fate(outcome: BatchOutcome) -> Fate:
     return Fate.FAILED
 
 
+def lost_start(outcome: BatchOutcome) -> BatchOutcome | None:
+    """The start before, of a job that waits because its batch system lost the node under it and queued it again by itself."""
+    if outcome.state is not BatchState.WAITING or not outcome.node_events:
+        return None
+    nodes, _, word = outcome.node_events[-1].partition(": ")
+    if word != LOST_WITH_NODE:
+        return None
+    return BatchOutcome(
+        BatchState.LOST,
+        word,
+        nodes=tuple(nodes.split(",")) if nodes != "?" else (),
+        node_events=outcome.node_events[-1:],
+        restarts=max(0, outcome.restarts - 1),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class JobDetails:
     """What the batch system knows of a job while it remembers it."""
@@ -80,12 +97,36 @@ class JobDetails:
     """Its needs by our names: memory in bytes, wall in seconds, cpus."""
     logs: tuple[str, ...] = ()
     """The files that it prints to, errors first."""
+    waiting: bool = False
+    """It is in the queue and has not begun."""
+
+
+class PayloadRecord(NamedTuple):
+    """What one start of a job wrote down of itself on its node, as far as it came."""
+
+    host: str
+    begun: int
+    seen: int
+    """When it was last seen alive, seconds since 1970 by the node's clock."""
+    peak_memory: int
+    """The most that all its processes had together, in bytes."""
+    exit_code: int | None = None
+    signal: int | None = None
+    tail: str = ""
 
 
 def evidence(
-    outcome: BatchOutcome, details: JobDetails | None, tail: str, peak_memory: int | None
+    outcome: BatchOutcome,
+    details: JobDetails | None,
+    tail: str,
+    peak_memory: int | None,
+    record: PayloadRecord | None = None,
 ) -> dict[str, object]:
-    """What is told of a fault, in the fields of an evidence record."""
+    """What is told of a fault, in the fields of an evidence record. Where the batch system and the job itself both tell something, the
+    batch system says how it ended, and the larger peak is the truer one."""
+    if record is not None:
+        peak_memory = max(record.peak_memory, peak_memory or 0)
+        tail = tail or record.tail
     told: dict[str, object] = {
         "scheduler": "slurm",
         "scheduler_state": outcome.word,
@@ -98,6 +139,11 @@ def evidence(
     }
     if details is not None:
         told |= {"memory_limit": details.needs.get("memory"), "time_limit": details.needs.get("wall")}
+    if record is not None:
+        if outcome.exit_code is None and outcome.signal is None:
+            told |= {"exit_code": record.exit_code, "signal": record.signal or None}
+        told |= {"payload_host": record.host, "payload_seen": record.seen}
+        told["wall_time"] = float(max(0, record.seen - record.begun))
     if outcome.started is not None and outcome.ended is not None:
         told["wall_time"] = float(max(0, outcome.ended - outcome.started))
     return {name: value for name, value in told.items() if value not in (None, "")}

@@ -20,8 +20,11 @@ STATE = "state"
 CASE = "case"
 SHARD = "shard"
 PYTHON_CASE = "python-case"
+BPEL_CASE = "bpel-case"
+LETTER = "letter"
+"""A message for a process."""
 EXLET = "exlet"
-CASES = (CASE, PYTHON_CASE)
+CASES = (CASE, PYTHON_CASE, BPEL_CASE)
 
 HISTORY = 4000
 """Events after which a run continues as new; far below the 8,000 that we allow and the 51,200 that Temporal does."""

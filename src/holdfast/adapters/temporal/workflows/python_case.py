@@ -45,7 +45,7 @@ class PythonCaseWorkflow(Growing, CaseWorkflow):
 
     @workflow.init
     def __init__(self, given: Plain) -> None:
-        self.flow: PythonFlow = python_from_plain(json.loads(given["flow"]))
+        self.flow: PythonFlow = self._read_flow(json.loads(given["flow"]))
         self.resting = False
         """The function waits at a checkpoint for a new run."""
         self.function: asyncio.Task[None] | None = None
@@ -66,6 +66,9 @@ class PythonCaseWorkflow(Growing, CaseWorkflow):
         return known | {"items": [{**one, "after": self.after.get(one["id"], [])} for one in known["items"]]}
 
     # As every case, but for what grows
+
+    def _read_flow(self, plain: Plain) -> Any:
+        return python_from_plain(plain)
 
     def _plan(self, given: Plain) -> FlowPlan:
         tasks = json.loads(given["tasks"]) if "tasks" in given else {}
@@ -88,9 +91,12 @@ class PythonCaseWorkflow(Growing, CaseWorkflow):
 
     def _look_at_length(self, limit: int) -> None:
         if self._past(limit):
-            self._fail(
-                f"its history has more than {2 * limit} events: call 'await checkpoint(state)' in each round of a long loop"
-            )
+            self._fail(self._past_words(limit))
+
+    def _past_words(self, limit: int) -> str:
+        return (
+            f"its history has more than {2 * limit} events: call 'await checkpoint(state)' in each round of a long loop"
+        )
 
     def _carried(self) -> Plain:
         own = self.carried_on()

@@ -1,0 +1,113 @@
+"""Writes docs/reference/settings.md from the settings themselves; a test compares the two.
+
+Run with `uv run python scripts/settings_reference.py` after a change of a setting.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from holdfast.apps.settings import Settings
+from holdfast.apps.site_settings import SiteSettings
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "settings.md"
+HEAD = """# Settings
+
+<!-- Written by scripts/settings_reference.py from the settings themselves. -->
+
+Servers, keepers, workers and `holdfast dev` read their settings from the environment (`HOLDFAST_` and the name in capitals), before a TOML file named by
+`HOLDFAST_CONFIG`, before the defaults; flags of a command come before all. Lists are written with commas in the environment, tables as JSON. A wrong setting ends the
+process at its start, with its name and what is wrong. Secrets are never settings: a setting names the file or the variable that has them.
+
+## Settings of the processes
+"""
+SITE = """## Settings of a site agent
+
+One TOML file, named by `holdfast site --config FILE`. Sizes may be written as `4 GiB`, times as `90 min`. [Send pilots to a Slurm cluster](../how-to/site-agent.md) shows a whole one.
+"""
+
+
+def words(model: type[BaseModel]) -> dict[str, str]:
+    """What is written below each field, by its name."""
+    found: dict[str, str] = {}
+    for one in reversed(model.__mro__):
+        if issubclass(one, BaseModel) and one is not BaseModel:
+            (body,) = (node for node in ast.parse(inspect.getsource(one)).body if isinstance(node, ast.ClassDef))
+            for field, text in zip(body.body, body.body[1:], strict=False):
+                if (
+                    isinstance(field, ast.AnnAssign)
+                    and isinstance(text, ast.Expr)
+                    and isinstance(text.value, ast.Constant)
+                ):
+                    found[getattr(field.target, "id", "")] = " ".join(str(text.value.value).split())
+    return found
+
+
+def tables(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The tables that a setting is made of."""
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from tables(part)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, BaseModel):
+        return ""
+    if isinstance(value, tuple | list):
+        return f"`{', '.join(str(one) for one in value)}`" if value else ""
+    if value is None or value == "" or value == {}:
+        return ""
+    return f"`{value if isinstance(value, str | Path) else json.dumps(value)}`"
+
+
+def table(model: type[BaseModel]) -> str:
+    told = words(model)
+    lines = ["| setting | default | meaning |", "| --- | --- | --- |"]
+    for name, field in model.model_fields.items():
+        if field.is_required():
+            default = "needed"
+        elif field.default is PydanticUndefined:
+            default = ""  # made when the process starts
+        else:
+            default = _plain(field.default)
+        lines.append(f"| `{name}` | {default} | {told.get(name, '').replace('|', chr(92) + '|')} |")
+    return "\n".join(lines) + "\n"
+
+
+def parts(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[str]:
+    """The tables inside a model's settings, each once."""
+    for name, field in model.model_fields.items():
+        for inner in tables(field.annotation):
+            if inner not in seen:
+                seen.add(inner)
+                summary = " ".join((inner.__doc__ or "").split())
+                yield f"### In `{name}`\n\n{summary}\n\n{table(inner)}"
+                yield from parts(inner, seen)
+
+
+def page() -> str:
+    """The whole page as it should be."""
+    processes = [HEAD, table(Settings), *parts(Settings, {Settings})]
+    return "\n".join([*processes, SITE, table(SiteSettings), *parts(SiteSettings, {SiteSettings})])
+
+
+def silent() -> list[str]:
+    """Settings of processes that say nothing about themselves."""
+    told = words(Settings)
+    return [name for name in Settings.model_fields if name not in told]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,114 @@
+"""The relays of a server: one for each downstream task server and tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from holdfast.adapters.httpx.task_service import HttpxTaskService
+from holdfast.adapters.prometheus.metrics import Sample
+from holdfast.domain.jobs.specification import Specification
+from holdfast.ports.identity import Role
+from holdfast.services.keep_relays import KeepRelays
+from holdfast.services.reach_task_server import RelayPolicy
+from holdfast.services.relay_tasks import RelayTasks
+
+if TYPE_CHECKING:
+    from holdfast.apps.wiring.server import ServerParts
+
+log = structlog.get_logger()
+KNOWN = 5000
+HINTS = 30 * 86_400
+"""Seconds for which a downstream may call back; later ends are found by looking."""
+
+
+class RelayParts:
+    """The relays, joined to their server's services."""
+
+    def __init__(self, services: ServerParts) -> None:
+        self.services = services
+        parts = services.parts
+        self.relays: list[RelayTasks] = []
+        self.keeping: list[KeepRelays] = []
+        self._specifications: dict[str, Specification] = {}
+        for table in parts.settings.downstreams:
+            for tenant in table.tenants:
+                told = _telling(table.name)
+                relay = RelayTasks(
+                    table.name,
+                    tenant,
+                    f"tes-{table.name}-{tenant}-{services.name}",
+                    HttpxTaskService(table.url, secret=table.token or ""),
+                    services.claims,
+                    services.ends,
+                    parts.store,
+                    parts.clock,
+                    specification=self._specification,
+                    policy=RelayPolicy(
+                        most=table.most,
+                        patience=table.patience,
+                        image=table.image,
+                        # One that calls back need not be asked as often.
+                        quick=2.0 if table.callbacks else 0.15,
+                        callback=self._callback(table.name, tenant) if table.callbacks else "",
+                    ),
+                    told=told,
+                )
+                self.relays.append(relay)
+                self.keeping.append(
+                    KeepRelays(
+                        relay,
+                        parts.pilots,
+                        services.beats,
+                        parts.release,
+                        parts.clock,
+                        parts.settings.lease,
+                        told=told,
+                    )
+                )
+                parts.writer.listeners.append(relay.notice)
+
+    def _callback(self, name: str, tenant: str) -> str:
+        """An address by which a downstream can say that a task is over, and do nothing else."""
+        parts = self.services.parts
+        token = parts.identity.issue(
+            subject=f"downstream {name}", tenant=tenant, roles=frozenset({Role.HINT}), seconds=HINTS
+        )
+        return f"{parts.settings.public_url}/v1/downstreams/{name}/told?token={token}"
+
+    async def _specification(self, name: str) -> Specification | None:
+        """Specifications never change, so what was read once is good for ever."""
+        if name not in self._specifications:
+            found = await self.services.parts.store.get_specifications([name])
+            if len(self._specifications) > KNOWN:
+                self._specifications.clear()
+            self._specifications.update(found)
+        return self._specifications.get(name)
+
+    def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+        for relay, keeping in zip(self.relays, self.keeping, strict=True):
+            loops[f"relay {relay.name} of {relay.tenant}"] = relay.run
+            loops[f"relay kept {relay.name} of {relay.tenant}"] = keeping.run
+        return loops
+
+    async def close(self) -> None:
+        for relay in self.relays:
+            await relay.service.close()
+
+    def samples(self) -> Iterator[Sample]:
+        for relay in self.relays:
+            labels = (("downstream", relay.name), ("tenant", relay.tenant))
+            yield Sample("holdfast_relayed_tasks", "Tasks under way at downstream servers", len(relay.held), labels)
+            yield Sample("holdfast_relay_sent_total", "Tasks made at downstream servers", relay.sent, labels)
+            yield Sample("holdfast_relay_adopted_total", "Tasks found again there", relay.adopted, labels)
+            yield Sample("holdfast_relay_doubled_total", "Tasks made twice there, and cancelled", relay.doubled, labels)
+            yield Sample(
+                "holdfast_relay_silent_seconds", "Since when a downstream is silent", relay.server.silent, labels
+            )
+
+
+def _telling(name: str) -> Callable[[str, Mapping[str, object]], None]:
+    return lambda event, facts: log.warning(event, downstream=name, **facts)

@@ -1,0 +1,126 @@
+"""How large an installation must be for so many jobs and pilots, from what was measured.
+
+The costs are of one core of a virtual machine, with short jobs, everything synced to the disk before it is answered; the page of benchmarks has the
+runs. A plan is a beginning: measure your own at a tenth of the size before you buy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked of an installation."""
+
+    jobs_per_day: float
+    pilots: int
+    peak: float = 5.0
+    """How many times the mean rate the busiest minutes have."""
+    lease: int = 600
+    """Seconds a silent pilot keeps its claims; it beats three times in that."""
+    faults: float = 0.05
+    """The share of attempts that fail."""
+    keep_days: int = 30
+    """How long ended jobs are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What was measured; core-seconds each."""
+
+    server_job: float = 317e-6
+    """From submission to the end, of a case's jobs (`just bench flow_scale`)."""
+    store_job: float = 263e-6
+    keeper_job: float = 99e-6
+    worker_job: float = 71e-6
+    temporal_job: float = 34e-6
+    fault: float = 1.6e-3
+    """To find, decide and answer one (`just bench storm`)."""
+    beat: float = 80e-6
+    """`just bench control_plane`, on a machine with other work."""
+    events_job: float = 0.0087
+    """Events of Temporal's history (`just bench flow_scale --over 600`)."""
+    bytes_job: int = 700
+    """Of an ended no-op in OpenSearch, without its replica; labels, errors and stories add to it."""
+    shard_rate: float = 1_900.0
+    """Jobs a second through one shard of one node, with everything else on the same two cores (`just bench durable`)."""
+    busy: float = 0.5
+    """How much of a core is planned for: the rest is for bursts, compaction and one machine that is down."""
+    connections: int = 20_000
+    """Pilots that one server is to hold connections of; each has three."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What such a load wants. Cores are at the peak."""
+
+    mean: float
+    """Jobs a second."""
+    peak: float
+    beats: float
+    """Beats a second."""
+    server_cores: float
+    servers: int
+    keeper_cores: float
+    keepers: int
+    worker_cores: float
+    workers: int
+    store_cores: float
+    store_nodes: int
+    store_cores_each: int
+    shards: int
+    store_bytes: float
+    """With one replica."""
+    temporal_cores: float
+    temporal_events_per_day: float
+    profile: str
+
+
+MEASURED = Costs()
+
+
+def plan(load: Load, costs: Costs = MEASURED) -> Plan:
+    """A pure function of the load and the costs."""
+    mean = load.jobs_per_day / DAY
+    peak = mean * load.peak
+    attempts = peak / (1 - load.faults)
+    beats = load.pilots / (load.lease / 3)
+    server = attempts * costs.server_job + beats * costs.beat
+    keeper = peak * costs.keeper_job + attempts * load.faults * costs.fault
+    worker = peak * costs.worker_job
+    store = attempts * costs.store_job
+    temporal = peak * costs.temporal_job
+
+    def processes(cores: float) -> int:
+        # Two at least, so that one may be down or on its way to a new version.
+        return max(2, math.ceil(cores / costs.busy))
+
+    servers = max(processes(server), math.ceil(load.pilots / costs.connections))
+    nodes = max(3, math.ceil(store / costs.busy / 8))
+    each = max(2, math.ceil(store / costs.busy / nodes))
+    kept = load.jobs_per_day * load.keep_days * costs.bytes_job * 2
+    small = peak < 20 and load.pilots <= 200
+    profile = "laptop or site" if small else "site" if peak < 500 and load.pilots <= 5_000 else "fleet"
+    return Plan(
+        mean=mean,
+        peak=peak,
+        beats=beats,
+        server_cores=server,
+        servers=servers,
+        keeper_cores=keeper,
+        keepers=processes(keeper),
+        worker_cores=worker,
+        workers=processes(worker),
+        store_cores=store,
+        store_nodes=nodes,
+        store_cores_each=each,
+        shards=max(1, math.ceil(peak / costs.shard_rate)),
+        store_bytes=kept,
+        temporal_cores=temporal,
+        temporal_events_per_day=load.jobs_per_day * costs.events_job,
+        profile=profile,
+    )

@@ -1,0 +1,141 @@
+"""An XML element as data: what JSDL documents, BPEL processes and the messages between them are made of.
+
+Names are written ``{namespace}local``, or ``local`` without a namespace. An element knows its line, so that whatever is wrong with it can be
+said with the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+NO_NAMESPACES: Mapping[str, str] = {}
+XML = "http://www.w3.org/XML/1998/namespace"
+
+
+class Element:
+    """One element: its name, attributes, children (elements and texts), and the namespaces in scope."""
+
+    __slots__ = ("attributes", "children", "line", "namespaces", "parent", "tag")
+
+    def __init__(
+        self,
+        tag: str,
+        attributes: Mapping[str, str] | None = None,
+        children: Sequence[Element | str] = (),
+        *,
+        line: int = 0,
+        namespaces: Mapping[str, str] = NO_NAMESPACES,
+    ) -> None:
+        self.tag = tag
+        self.attributes: dict[str, str] = dict(attributes or {})
+        self.children: list[Element | str] = []
+        self.line = line
+        self.namespaces = namespaces
+        self.parent: Element | None = None
+        for child in children:
+            self.append(child)
+
+    def append(self, child: Element | str) -> None:
+        if isinstance(child, Element):
+            child.parent = self
+        self.children.append(child)
+
+    @property
+    def name(self) -> str:
+        """The local name."""
+        return self.tag.rpartition("}")[2]
+
+    @property
+    def space(self) -> str:
+        """The namespace; empty for none."""
+        return self.tag[1:].rpartition("}")[0] if self.tag.startswith("{") else ""
+
+    @property
+    def elements(self) -> list[Element]:
+        return [child for child in self.children if isinstance(child, Element)]
+
+    @property
+    def text(self) -> str:
+        """All text inside, as XPath's string-value has it."""
+        parts: list[str] = []
+        waiting: list[Element | str] = [self]
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, str):
+                parts.append(one)
+            else:
+                waiting.extend(reversed(one.children))
+        return "".join(parts)
+
+    def child(self, tag: str) -> Element | None:
+        """The first child of this name."""
+        return next((one for one in self.elements if one.tag == tag), None)
+
+    def each(self, tag: str) -> Iterator[Element]:
+        return (one for one in self.elements if one.tag == tag)
+
+    def get(self, name: str, otherwise: str = "") -> str:
+        return self.attributes.get(name, otherwise)
+
+    def qname(self, text: str) -> str:
+        """A name written with a prefix, such as an attribute's value, in full. An unknown prefix stays as it is."""
+        prefix, sign, local = text.strip().rpartition(":")
+        space = self.namespaces.get(prefix if sign else "", "")
+        return f"{{{space}}}{local}" if space else text.strip()
+
+    def copy(self) -> Element:
+        """A copy that shares nothing that changes."""
+        out = Element(self.tag, self.attributes, line=self.line, namespaces=self.namespaces)
+        for child in self.children:
+            out.append(child if isinstance(child, str) else child.copy())
+        return out
+
+    def fill(self, other: Element) -> None:
+        """Take over another's attributes and children; the name stays."""
+        self.attributes = dict(other.attributes)
+        self.namespaces = {**other.namespaces, **self.namespaces}
+        self.children = []
+        for child in other.children:
+            self.append(child if isinstance(child, str) else child.copy())
+
+    def set_text(self, text: str) -> None:
+        self.children = [text] if text else []
+
+    def same(self, other: Element) -> bool:
+        """Whether both say the same; blanks between elements, lines and prefixes do not count."""
+        return self.canonical() == other.canonical()
+
+    def canonical(self) -> tuple[Any, ...]:
+        parts: list[Any] = []
+        mixed = any(isinstance(child, str) and child.strip() for child in self.children)
+        for child in self.children:
+            if isinstance(child, Element):
+                parts.append(child.canonical())
+            elif child and (mixed or not self.elements):
+                if parts and isinstance(parts[-1], str):
+                    parts[-1] += child
+                else:
+                    parts.append(child)
+        return (self.tag, tuple(sorted(self.attributes.items())), tuple(parts))
+
+    def __repr__(self) -> str:
+        return f"<{self.name} line {self.line}>"
+
+
+def as_plain(element: Element) -> list[Any]:
+    """An element as JSON types. Namespaces are said where they change."""
+    return _plain(element, NO_NAMESPACES)
+
+
+def _plain(element: Element, known: Mapping[str, str]) -> list[Any]:
+    spaces = dict(element.namespaces) if element.namespaces != known else None
+    inner = [one if isinstance(one, str) else _plain(one, element.namespaces) for one in element.children]
+    return [element.tag, element.attributes, element.line, spaces, inner]
+
+
+def from_plain(plain: Sequence[Any], known: Mapping[str, str] = NO_NAMESPACES) -> Element:
+    tag, attributes, line, spaces, inner = plain
+    here = known if spaces is None else spaces
+    children = [one if isinstance(one, str) else from_plain(one, here) for one in inner]
+    return Element(tag, attributes, children, line=line, namespaces=here)

@@ -1,0 +1,119 @@
+"""Where a sub-flow or a job goes: a pure choice among domains by capability, capacity, data, health and cost.
+
+A domain that cannot run it at all is out, with the reason. Of the others the one is taken where it is expected to cost least, counted in seconds: the wait for a free
+slot, the time to bring data that is not there, the run itself, what is feared of a domain that failed lately, and money at a rate that the administrator sets.
+What was sent since a domain last told its standing is counted as queued there, or everything would go to the same one until it speaks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+HERE = ""
+"""The name of the own domain."""
+ANY = "any"
+FEAR = 60.0
+"""Seconds that each failure in a row weighs."""
+MAX_FEAR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What is to be run."""
+
+    cpus: int = 1
+    memory: int = 0
+    gpus: int = 0
+    runtime: float = 60.0
+    """Seconds that it is expected to take on a domain of speed 1."""
+    slots: int = 1
+    """How many jobs of it may run at once."""
+    labels: frozenset[str] = frozenset()
+    """Capabilities by name that it asks for."""
+    data: Mapping[str, int] = field(default_factory=dict)
+    """Bytes by the name of the file."""
+    domain: str = ANY
+    """One domain by name, or any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A domain as it is known now."""
+
+    name: str
+    cpus: int = 0
+    memory: int = 0
+    gpus: int = 0
+    """Of its largest slot."""
+    slots: int = 0
+    free: int = 0
+    queued: int = 0
+    sent: int = 0
+    """Sub-flows that went there since it told this."""
+    turn: float = 60.0
+    """Seconds that a job there takes on average."""
+    speed: float = 1.0
+    labels: frozenset[str] = frozenset()
+    files: frozenset[str] = frozenset()
+    bandwidth: float = 1e8
+    """Bytes a second toward it."""
+    cost: float = 1.0
+    failures: int = 0
+    connected: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """The choice, and what it was expected to cost in seconds."""
+
+    domain: str
+    seconds: float
+    others: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unroutable:
+    """No domain can run it now; why not, by domain."""
+
+    reasons: Mapping[str, str]
+
+
+def unfit(need: Need, offer: Offer) -> str:
+    """Why a domain cannot run it; empty: it can."""
+    if need.domain not in (ANY, offer.name):
+        return "another domain was asked for"
+    if not offer.connected:
+        return "it is not connected"
+    if not offer.slots:
+        return "it has no slots"
+    if need.cpus > offer.cpus or need.memory > offer.memory or need.gpus > offer.gpus:
+        return "no slot there is large enough"
+    if missing := sorted(need.labels - offer.labels):
+        return f"it does not have {', '.join(missing)}"
+    return ""
+
+
+def expected(need: Need, offer: Offer, *, money: float = 0.0) -> float:
+    """Seconds until it is done there, and what it costs besides; `money`: seconds that one core-hour's price is worth."""
+    ahead = offer.queued + offer.sent
+    wait = 0.0 if ahead < offer.free else (ahead - offer.free + 1) * offer.turn / max(1, offer.slots)
+    bring = sum(size for name, size in need.data.items() if name not in offer.files) / offer.bandwidth
+    run = need.runtime / offer.speed
+    fear = min(MAX_FEAR, FEAR * offer.failures)
+    price = money * offer.cost * need.cpus * run / 3600
+    return wait + bring + run + fear + price
+
+
+def route(
+    need: Need, offers: Sequence[Offer], *, tried: frozenset[str] = frozenset(), money: float = 0.0
+) -> Routed | Unroutable:
+    """The domain where it is expected to cost least. One where it was tried is taken only where there is no other; ties go to the first by name, the own domain before all."""
+    reasons = {one.name: why for one in offers if (why := unfit(need, one))}
+    fit = [one for one in offers if one.name not in reasons]
+    fresh = [one for one in fit if one.name not in tried] or fit
+    if not fresh:
+        return Unroutable(reasons)
+    costs = {one.name: expected(need, one, money=money) for one in fresh}
+    best = min(costs, key=lambda name: (costs[name], name))
+    return Routed(best, costs[best], {name: cost for name, cost in costs.items() if name != best})

@@ -1,0 +1,29 @@
+"""Durations and moments as XML Schema writes them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+_DURATION = re.compile(
+    r"(-)?P(?:(\d{1,6})Y)?(?:(\d{1,6})M)?(?:(\d{1,6})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?"
+)
+_SECONDS = (365 * 86_400, 30 * 86_400, 86_400, 3600, 60, 1)
+
+
+def seconds_of(text: str) -> float:
+    """The seconds of a duration such as ``PT1M30S``; a year has 365 days, a month 30. `ValueError`."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or not any(found.groups()[1:]) or text.strip().endswith("T"):
+        raise ValueError(f"{text[:40]!r} is no duration such as PT1M30S")
+    amount = sum(float(given) * unit for given, unit in zip(found.groups()[1:], _SECONDS, strict=True) if given)
+    return -amount if found[1] else amount
+
+
+def moment_of(text: str) -> float:
+    """The seconds since 1970 of a moment such as ``2026-05-01T12:00:00Z``; without a zone it is UTC. `ValueError`."""
+    try:
+        found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is no moment such as 2026-05-01T12:00:00Z") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,166 @@
+"""Alert rules and the dashboard: they hold together, they speak of figures that exist, and a real Prometheus reads those and raises the alarm."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from tests.chaos.processes import free_port, launch
+from tests.server.processes import processes
+from tests.server.running import Domain, until
+
+from holdfast.apps.tokens import write_private
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy/prometheus/holdfast.rules.yaml"
+TESTS = ROOT / "deploy/prometheus/holdfast.rules.test.yaml"
+BOARD = ROOT / "deploy/grafana/holdfast.json"
+RUNBOOK = ROOT / "docs/how-to/monitoring.md"
+NAME = re.compile(r"\bholdfast_[a-z0-9_]+|\b(?:domain|route):[a-z0-9_:]+")
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool is not installed: scripts/servers install prometheus"
+)
+
+
+def rules() -> Iterator[dict[str, Any]]:
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        yield from group["rules"]
+
+
+def board() -> Iterator[str]:
+    for panel in json.loads(BOARD.read_text())["panels"]:
+        yield from (target["expr"] for target in panel.get("targets", ()))
+
+
+def shown_names() -> set[str]:
+    """Every figure that the code can show, read from the code: a renamed one must not leave an alert that never fires."""
+    text = "".join(path.read_text() for path in (ROOT / "src/holdfast").rglob("*.py"))
+    return set(re.findall(r'"(holdfast_[a-z0-9_]+)"', text))
+
+
+def test_alerts_and_panels_speak_of_figures_that_exist() -> None:
+    known = shown_names() | {rule["record"] for rule in rules() if "record" in rule}
+    known |= {f"{name}_{part}" for name in known for part in ("bucket", "count", "sum")}
+    asked = {name for text in [*(rule["expr"] for rule in rules()), *board()] for name in NAME.findall(text)}
+    assert len(asked) > 15
+    assert asked - known == set()
+
+
+def test_each_alert_has_its_words_its_page_and_its_test() -> None:
+    headings = {line[4:].strip().lower() for line in RUNBOOK.read_text().splitlines() if line.startswith("### ")}
+    tested = {
+        one["alertname"]
+        for test in yaml.safe_load(TESTS.read_text())["tests"]
+        for one in test["alert_rule_test"]
+        if one["exp_alerts"]
+    }
+    alerts = [rule for rule in rules() if "alert" in rule]
+    for alert in alerts:
+        assert alert["labels"]["severity"] in ("critical", "warning", "info"), alert["alert"]
+        assert {"summary", "description", "runbook_url"} <= alert["annotations"].keys(), alert["alert"]
+        assert alert["annotations"]["runbook_url"].rpartition("#")[2] in headings, alert["alert"]
+    assert {alert["alert"] for alert in alerts} == tested
+    assert {alert["alert"].lower() for alert in alerts} == headings
+
+
+@needs_promtool
+def test_promtool_agrees(tmp_path: Path) -> None:
+    subprocess.run(["promtool", "check", "rules", RULES], check=True, capture_output=True)
+    done = subprocess.run(["promtool", "test", "rules", TESTS.name], cwd=TESTS.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    panels = [{"record": f"panel:{number}", "expr": text} for number, text in enumerate(board())]
+    written = tmp_path / "panels.yaml"
+    written.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": panels}]}))
+    subprocess.run(["promtool", "check", "rules", written], check=True, capture_output=True)
+
+
+@needs_promtool
+def test_the_tests_of_the_rules_can_fail(tmp_path: Path) -> None:
+    (tmp_path / RULES.name).write_text(RULES.read_text().replace("> 86400", "> 864000"))
+    (tmp_path / TESTS.name).write_text(TESTS.read_text())
+    done = subprocess.run(["promtool", "test", "rules", TESTS.name], cwd=tmp_path, capture_output=True, text=True)
+    assert "HoldfastInboxWaits" in done.stdout + done.stderr
+    assert done.returncode != 0
+
+
+@asynccontextmanager
+async def prometheus(folder: Path) -> AsyncIterator[str]:
+    port = free_port()
+    words = ["prometheus", f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/data"]
+    process = launch([*words, f"--web.listen-address=127.0.0.1:{port}"], folder / "prometheus.log")
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@needs_promtool
+@pytest.mark.ledger("P4-09")
+async def test_a_real_prometheus_reads_server_and_keeper_and_tells_of_a_dead_server(
+    tmp_path: Path,
+) -> None:
+    own_domain = Domain(f"sqlite:///{tmp_path}/holdfast.db", tmp_path)
+    async with processes(own_domain, tmp_path) as running, httpx.AsyncClient() as web:
+        server = await running.server()
+        port = free_port()
+        keeper = running.keeper(metrics_port=port)
+        write_private(tmp_path / "token", own_domain.token("viewer", tenant="watchers"))
+
+        async def asked(**headers: str) -> int:
+            try:
+                return (await web.get(f"http://127.0.0.1:{port}/metrics", headers=headers)).status_code
+            except httpx.TransportError:
+                return 0
+
+        await until(asked, "the keeper's door")
+        assert await asked() == await asked(authorization="Bearer no") == 401
+        assert await asked(authorization=f"Bearer {own_domain.token('enrol', tenant='watchers')}") == 403
+        # The same rules, only sooner.
+        sooner = RULES.read_text().replace("for: 2m", "for: 1s")
+        (tmp_path / "rules.yaml").write_text(sooner)
+        scrape = [
+            {
+                "job_name": f"holdfast-{what}",
+                "authorization": {"credentials_file": str(tmp_path / "token")},
+                "static_configs": [{"targets": [target]}],
+            }
+            for what, target in (
+                ("server", server.url.removeprefix("http://")),
+                ("keeper", f"127.0.0.1:{port}"),
+            )
+        ]
+        every = {"scrape_interval": "500ms", "scrape_timeout": "400ms", "evaluation_interval": "500ms"}
+        (tmp_path / "prometheus.yaml").write_text(
+            yaml.safe_dump({"global": every, "rule_files": ["rules.yaml"], "scrape_configs": scrape})
+        )
+        async with prometheus(tmp_path) as url:
+
+            async def found(query: str) -> list[dict[str, Any]]:
+                try:
+                    answer = await web.get(f"{url}/api/v1/query", params={"query": query})
+                except httpx.TransportError:
+                    return []
+                return list(answer.json()["data"]["result"]) if answer.status_code == 200 else []
+
+            await until(lambda: found('up{job="holdfast-server"} == 1'), "Prometheus to read the server")
+            await until(lambda: found('holdfast_jobs{state="available"}'), "the domain's figures from the keeper")
+            await until(lambda: found("domain:holdfast_jobs:max"), "the recorded figures")
+            assert not await found('ALERTS{alertname="HoldfastServerDown", alertstate="firing"}')
+            server.kill()
+            await until(
+                lambda: found('ALERTS{alertname="HoldfastServerDown", alertstate="firing"}'),
+                "the alarm of the dead server",
+            )
+            assert not await found('ALERTS{alertname="HoldfastKeeperMissing", alertstate="firing"}')
+        keeper.kill()

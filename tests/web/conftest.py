@@ -1,0 +1,81 @@
+"""What the tests of the pages share: one real site with cases, and a real Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, async_playwright, expect
+from tests.live.case_site import TENANT, CaseSite, case_site
+from tests.server.asks import submit
+from tests.server.running import until
+from tests.web.browser import PHONE, WIDE, Person, chromium
+
+from holdfast.apps.server import page_routes
+
+LogIn = Callable[..., Awaitable[Person]]
+# A machine that is busy is no reason to fail.
+expect.set_options(timeout=30_000)
+
+
+@pytest.fixture(scope="session")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CaseSite]:
+    if page_routes._shell() is None:
+        pytest.fail("the pages are not built: just pages", pytrace=False)
+    folder = tmp_path_factory.mktemp("pages")
+    async with case_site("sqlite", folder, second_person="on") as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as play:
+        words = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        one = await play.chromium.launch(executable_path=chromium(), args=words)
+        yield one
+        await one.close()
+
+
+@pytest.fixture
+async def log_in(site: CaseSite, browser: Browser) -> AsyncIterator[LogIn]:
+    """Somebody with these roles at a browser of their own."""
+    contexts = []
+
+    async def come(name: str, *roles: str, phone: bool = False, dark: bool = False, tenant: str = TENANT) -> Person:
+        size = PHONE if phone else WIDE
+        scheme = "dark" if dark else "light"
+        context = await browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        contexts.append(context)
+        return await Person.log_in(context, site.server, name, *roles, tenant=tenant)
+
+    yield come
+    for one in contexts:
+        await one.close()
+
+
+@pytest.fixture
+def broken(site: CaseSite) -> Callable[..., Awaitable[list[str]]]:
+    """Jobs that fail and wait for a person; the ids of their incidents."""
+
+    async def submit_broken(many: int, name: str, owner: str = "ada", **fate: Any) -> list[str]:
+        bad = {"outcome": "fault", "exit_code": 1} | fate
+        before = site.fate
+        site.fate = lambda claim: bad if claim["name"] == name else before(claim)
+        person = site.server.person("submitter", tenant=TENANT, subject=owner)
+        jobs = await submit(
+            person, *[{}] * many, name=name, max_attempts=1, when_exhausted="hold", resources={"wall": 7200, "cpus": 8}
+        )
+
+        async def waits() -> list[str] | None:
+            found = []
+            for job in jobs:
+                answer = await person.get("/v1/incidents", params={"job": job, "state": "held"})
+                found += [one["id"] for one in answer.json()["incidents"]]
+            return found if len(found) == many else None
+
+        found: list[str] = await until(waits, "the faults to wait", 60)
+        site.fate = before
+        return found
+
+    return submit_broken

@@ -1,0 +1,174 @@
+import { Anchor, Badge, Button, Checkbox, Group, Paper, Radio, Select, Stack, Text, Textarea, Title } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { Link } from "wouter";
+import { api, told, type Schemas } from "../../api/client";
+import { useMay } from "../../api/session";
+import { visible } from "../../parts/plain";
+import { ProblemBox } from "../../parts/problem-box";
+import { useTexts } from "../../texts/texts";
+import type { InboxGroup } from "./inbox";
+
+type Act = Schemas["ActOut"];
+type Reach = Act["reach"];
+type Remedy = Act["do"];
+const NEXT: Record<Reach, Reach> = { one: "ten", ten: "all", all: "all" };
+
+function Outcome({ act }: { act: Act }) {
+  const texts = useTexts();
+  return (
+    <Paper withBorder p="sm" role="status" data-act={act.reach}>
+      <Group gap="xs">
+        <Text fw={600} fz="sm">
+          {texts.inbox.tried(texts.inbox.reach[act.reach])}
+        </Text>
+        {act.well > 0 && (
+          <Badge variant="light" color="green" c="var(--well)" tt="none">
+            {texts.inbox.well(act.well)}
+          </Badge>
+        )}
+        {act.bad > 0 && (
+          <Badge variant="light" color="red" c="var(--bad)" tt="none">
+            {texts.inbox.bad(act.bad)}
+          </Badge>
+        )}
+        {act.pending > 0 && (
+          <Badge variant="light" color="gray" c="var(--ink)" tt="none">
+            {texts.inbox.pending(act.pending)}
+          </Badge>
+        )}
+      </Group>
+      <Group gap="sm" mt={4}>
+        {act.members.slice(0, 10).map((one) => (
+          <span key={one.incident}>
+            <Anchor component={Link} href={`/incidents/${one.incident}`} fz="sm" ff="monospace">
+              {one.job.slice(0, 8) || one.incident.slice(0, 8)}
+            </Anchor>
+            {one.detail && (
+              <Text span fz="sm" c="var(--bad)">
+                {" "}
+                {visible(one.detail)}
+              </Text>
+            )}
+          </span>
+        ))}
+      </Group>
+    </Paper>
+  );
+}
+
+/** One, then ten, then all: the next step is offered when the last one went well. */
+export function GroupActs({ group }: { group: InboxGroup }) {
+  const texts = useTexts();
+  const queries = useQueryClient();
+  const may = useMay("operator");
+  const [remedy, setRemedy] = useState<Remedy>("retry");
+  const [exlet, setExlet] = useState<string | null>(null);
+  const [reason, setReason] = useState("");
+  const [anyway, setAnyway] = useState(false);
+  const [done, setDone] = useState<Act[]>([]);
+  const last = done.at(-1);
+  const exlets = useQuery({ queryKey: ["exlets"], queryFn: () => told(api.GET("/v1/exlets")), enabled: may });
+  const followed = useQuery({
+    queryKey: ["act", last?.id],
+    queryFn: () => told(api.GET("/v1/inbox/acts/{act}", { params: { path: { act: last?.id ?? "" } } })),
+    enabled: last !== undefined,
+    refetchInterval: (query) => (query.state.data === undefined || query.state.data.pending > 0 ? 1_500 : false),
+  });
+  const current = followed.data ?? last;
+  const acting = useMutation({
+    mutationFn: (reach: Reach) =>
+      told(
+        api.POST("/v1/inbox/acts", {
+          body: {
+            cause: group.cause, owner: group.owner, do: remedy, exlet: remedy === "exlet" ? (exlet ?? "") : "", reach,
+            after: last?.id ?? "", anyway, reason,
+          },
+        }),
+      ),
+    onSuccess: (act) => {
+      setDone((before) => [...before.map((one) => (one.id === current?.id && current ? current : one)), act]);
+      setAnyway(false);
+      void queries.invalidateQueries({ queryKey: ["inbox"] });
+      void queries.invalidateQueries({ queryKey: ["members"] });
+    },
+  });
+  if (!may) return <Text c="dimmed">{texts.app.ofRole("operator")}</Text>;
+  const step: Reach = current === undefined ? "one" : (current.next ?? NEXT[current.reach]);
+  const over = current !== undefined && current.whole;
+  const ready = reason.trim() !== "" && (remedy !== "exlet" || exlet !== null);
+  const allowed = current === undefined || current.next !== null || anyway;
+  return (
+    <section aria-labelledby="acts">
+      <Stack gap="sm">
+        <Title order={2} id="acts">
+          {texts.inbox.acts}
+        </Title>
+        <Radio.Group value={remedy} onChange={(value) => setRemedy(value as Remedy)} aria-labelledby="acts">
+          <Stack gap={6}>
+            <Radio disabled={current !== undefined} value="retry" label={texts.inbox.retry} description={texts.inbox.retryWords} />
+            <Radio
+              disabled={current !== undefined || (exlets.data?.exlets.length ?? 0) === 0}
+              value="exlet"
+              label={texts.inbox.exlet}
+              description={exlets.data?.exlets.length === 0 ? texts.inbox.noExlets : texts.inbox.exletWords}
+            />
+            {remedy === "exlet" && (
+              <Select
+                aria-label={texts.inbox.exlet}
+                disabled={current !== undefined}
+                data={exlets.data?.exlets.map((one) => one.name) ?? []}
+                value={exlet}
+                onChange={setExlet}
+                ml={28}
+              />
+            )}
+            <Radio disabled={current !== undefined} value="cancel" label={texts.inbox.cancel} description={texts.inbox.cancelWords} />
+          </Stack>
+        </Radio.Group>
+        <Textarea
+          label={texts.inbox.reason}
+          description={texts.inbox.reasonHint}
+          required
+          autosize
+          minRows={1}
+          maxLength={500}
+          value={reason}
+          onChange={(event) => setReason(event.currentTarget.value)}
+        />
+        {done.slice(0, -1).map((one) => (
+          <Outcome key={one.id} act={one} />
+        ))}
+        {current && <Outcome act={current} />}
+        {over ? (
+          <Text fw={600}>{texts.inbox.finished}</Text>
+        ) : (
+          <>
+            {current !== undefined && current.not_yet !== "" && (
+              <Text fz="sm" role="status">
+                {visible(current.not_yet)}
+              </Text>
+            )}
+            {current !== undefined && current.bad > 0 && (
+              <Checkbox label={texts.inbox.anyway} checked={anyway} onChange={(event) => setAnyway(event.currentTarget.checked)} />
+            )}
+            <ProblemBox problem={acting.error} />
+            <Group gap="xs">
+              <Button disabled={!ready || !allowed} loading={acting.isPending} onClick={() => acting.mutate(step)}>
+                {texts.inbox.doIt[step]}
+              </Button>
+              {current !== undefined && (
+                <Button variant="default" onClick={() => setDone([])}>
+                  {texts.inbox.again}
+                </Button>
+              )}
+            </Group>
+            <Text fz="sm" c="dimmed">
+              {texts.inbox.stepOne}
+            </Text>
+          </>
+        )}
+      </Stack>
+    </section>
+  );
+}

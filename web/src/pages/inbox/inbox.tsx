@@ -1,0 +1,248 @@
+import { Badge, Button, Card, Center, Code, CopyButton, Drawer, Group, Loader, Select, Stack, Text, Title, UnstyledButton } from "@mantine/core";
+import { useDocumentTitle, useMediaQuery } from "@mantine/hooks";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { IconCircleCheck } from "../../parts/icons";
+import { useMemo, useState } from "react";
+import { api, told, type Schemas } from "../../api/client";
+import { Ago, hours } from "../../parts/ago";
+import { useCause } from "../../parts/cause";
+import { visible } from "../../parts/plain";
+import { ProblemBox } from "../../parts/problem-box";
+import { Rows, type Column } from "../../parts/rows";
+import { useTexts } from "../../texts/texts";
+import { GroupPanel } from "./group-panel";
+
+export type InboxGroup = Schemas["InboxGroupOut"];
+
+export const groupId = (one: InboxGroup): string => [one.group, one.cause, one.owner, one.waits_for].join("|");
+
+function Owner({ group }: { group: InboxGroup }) {
+  const texts = useTexts();
+  return <>{group.owner ? visible(group.owner) : texts.inbox.several(group.owners)}</>;
+}
+
+function useColumns(open: (group: InboxGroup) => void): Column<InboxGroup>[] {
+  const texts = useTexts();
+  const cause = useCause();
+  return useMemo(
+    () => [
+      {
+        accessorKey: "cause",
+        header: texts.inbox.cause,
+        cell: ({ row: { original } }) => (
+          <UnstyledButton
+            className="open-row"
+            fz="sm"
+            aria-haspopup="dialog"
+            aria-label={texts.inbox.open(cause(original.cause)[0], original.owner || texts.inbox.several(original.owners))}
+            onClick={() => open(original)}
+          >
+            {cause(original.cause)[0]}
+          </UnstyledButton>
+        ),
+      },
+      {
+        id: "note",
+        header: texts.inbox.note,
+        enableSorting: false,
+        cell: ({ row: { original } }) => (
+          <Text fz="sm" className="clamp" maw={420}>
+            {original.group && (
+              <Badge color="orange" variant="light" size="sm" mr={6} c="var(--ink)">
+                {texts.inbox.storm}
+              </Badge>
+            )}
+            {visible(original.note || cause(original.cause)[1])}
+          </Text>
+        ),
+      },
+      { id: "owner", accessorFn: (one) => one.owner, header: texts.inbox.owner, cell: ({ row }) => <Owner group={row.original} /> },
+      {
+        accessorKey: "count",
+        header: texts.inbox.number,
+        meta: { numbers: true },
+        cell: ({ row }) => row.original.count.toLocaleString(texts.language),
+      },
+      {
+        accessorKey: "core_hours",
+        header: texts.inbox.hours,
+        meta: { numbers: true },
+        cell: ({ row }) => hours(texts, row.original.core_hours),
+      },
+      { accessorKey: "oldest", header: texts.inbox.oldest, cell: ({ row }) => <Ago at={row.original.oldest} /> },
+      {
+        accessorKey: "waits_for",
+        header: texts.inbox.waitsFor,
+        cell: ({ row }) => texts.inbox.waits[row.original.waits_for] ?? row.original.waits_for,
+      },
+    ],
+    [texts, cause, open],
+  );
+}
+
+function Cards({ groups, open }: { groups: InboxGroup[]; open(group: InboxGroup): void }) {
+  const texts = useTexts();
+  const cause = useCause();
+  return (
+    <Stack gap="xs" component="ul" m={0} p={0}>
+      {groups.map((one) => (
+        <Card key={groupId(one)} component="li" withBorder p="sm" bg="var(--mantine-color-body)">
+          <Group justify="space-between" wrap="nowrap">
+            <UnstyledButton className="open-row" aria-haspopup="dialog" onClick={() => open(one)}>
+              {cause(one.cause)[0]}
+            </UnstyledButton>
+            <Text fw={600}>{one.count.toLocaleString(texts.language)}</Text>
+          </Group>
+          <Text fz="sm" className="clamp">
+            {visible(one.note || cause(one.cause)[1])}
+          </Text>
+          <Text fz="sm" c="dimmed" mt={4}>
+            <Owner group={one} /> · {hours(texts, one.core_hours)} {texts.inbox.hours.toLowerCase()} · <Ago at={one.oldest} />
+          </Text>
+        </Card>
+      ))}
+    </Stack>
+  );
+}
+
+function Nothing() {
+  const texts = useTexts();
+  const status = useQuery({ queryKey: ["status"], queryFn: () => told(api.GET("/v1/status")) });
+  if (status.data === undefined) return null;
+  const ran = Object.values(status.data.jobs).some((n) => n > 0);
+  if (ran) {
+    return (
+      <Center p="xl">
+        <Stack align="center" gap="xs" maw={440}>
+          <IconCircleCheck size={40} stroke={1.3} color="var(--well)" aria-hidden />
+          <Title order={2}>{texts.inbox.nothing}</Title>
+          <Text ta="center" c="dimmed">
+            {texts.inbox.nothingWords}
+          </Text>
+        </Stack>
+      </Center>
+    );
+  }
+  return (
+    <Stack p="lg" gap="sm" maw={760}>
+      <Title order={2}>{texts.inbox.first}</Title>
+      <Text>{texts.inbox.firstWords}</Text>
+      <Stack component="ol" gap="md" m={0} pl="lg">
+        {texts.inbox.firstSteps.map(([words, command]) => (
+          <li key={words}>
+            <Text fw={600}>{words}</Text>
+            {command.startsWith("holdfast") ? (
+              <Group gap="xs" mt={4} wrap="nowrap" align="flex-start">
+                <Code block>{command}</Code>
+                <CopyButton value={command}>
+                  {({ copied, copy }) => (
+                    <Button variant="default" size="compact-sm" onClick={copy} mt={4}>
+                      {copied ? texts.app.copied : texts.app.copy}
+                    </Button>
+                  )}
+                </CopyButton>
+              </Group>
+            ) : (
+              <Text c="dimmed">{command}</Text>
+            )}
+          </li>
+        ))}
+      </Stack>
+    </Stack>
+  );
+}
+
+export default function Inbox() {
+  const texts = useTexts();
+  const cause = useCause();
+  const narrow = useMediaQuery("(max-width: 48em)");
+  const [causeWanted, setCause] = useState<string | null>(null);
+  const [ownerWanted, setOwner] = useState<string | null>(null);
+  const [opened, setOpened] = useState<InboxGroup | null>(null);
+  const inbox = useQuery({
+    queryKey: ["inbox"],
+    queryFn: () => told(api.GET("/v1/inbox")),
+    refetchInterval: 30_000,
+    placeholderData: keepPreviousData,
+  });
+  const all = inbox.data?.groups ?? [];
+  const groups = useMemo(
+    () => all.filter((one) => (causeWanted === null || one.cause === causeWanted) && (ownerWanted === null || one.owner === ownerWanted)),
+    [all, causeWanted, ownerWanted],
+  );
+  const columns = useColumns(setOpened);
+  const count = groups.reduce((sum, one) => sum + one.count, 0);
+  const stake = groups.reduce((sum, one) => sum + one.core_hours, 0);
+  const causes = [...new Set(all.map((one) => one.cause))].sort().map((one) => ({ value: one, label: cause(one)[0] }));
+  const owners = [...new Set(all.map((one) => one.owner).filter(Boolean))].sort();
+  useDocumentTitle(`${count > 0 ? `(${count.toLocaleString(texts.language)}) ` : ""}${texts.inbox.title} · Holdfast`);
+  const current = opened === null ? null : (all.find((one) => groupId(one) === groupId(opened)) ?? opened);
+  return (
+    <Stack gap="sm" maw={1280}>
+      <Group justify="space-between" align="flex-end">
+        <div>
+          <Title order={1}>{texts.inbox.title}</Title>
+          {inbox.data !== undefined && all.length > 0 && (
+            <Text c="dimmed" aria-live="polite">
+              {texts.inbox.summary(count, groups.length, hours(texts, stake))} {inbox.data.more && texts.inbox.more}
+            </Text>
+          )}
+        </div>
+        {all.length > 0 && (
+          <Group gap="xs">
+            <Select
+              size="xs"
+              clearable
+              aria-label={texts.inbox.cause}
+              placeholder={texts.inbox.anyCause}
+              data={causes}
+              value={causeWanted}
+              onChange={setCause}
+            />
+            <Select
+              size="xs"
+              clearable
+              searchable
+              aria-label={texts.inbox.owner}
+              placeholder={texts.inbox.anyOwner}
+              data={owners}
+              value={ownerWanted}
+              onChange={setOwner}
+            />
+          </Group>
+        )}
+      </Group>
+      <ProblemBox problem={inbox.error} />
+      {inbox.isPending && <Loader size="sm" aria-label={texts.app.loading} />}
+      {inbox.data !== undefined && all.length === 0 && (
+        <div className="panel">
+          <Nothing />
+        </div>
+      )}
+      {groups.length > 0 &&
+        (narrow ? (
+          <Cards groups={groups} open={setOpened} />
+        ) : (
+          <div className="panel">
+            <Rows caption={texts.inbox.title} columns={columns} rows={groups} idOf={groupId} open={current && groupId(current)} />
+          </div>
+        ))}
+      <Drawer
+        opened={current !== null}
+        onClose={() => setOpened(null)}
+        position="right"
+        size={narrow ? "100%" : "lg"}
+        title={
+          current && (
+            <Text component="span" fw={650} fz="lg">
+              {cause(current.cause)[0]}: <Owner group={current} />
+            </Text>
+          )
+        }
+        closeButtonProps={{ "aria-label": texts.app.close }}
+      >
+        {current && <GroupPanel group={current} key={groupId(current)} />}
+      </Drawer>
+    </Stack>
+  );
+}

@@ -1,0 +1,69 @@
+import { Button, Group, Paper, Stack, Text, TextInput, Title } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { api, told, type Schemas } from "../../api/client";
+import { useMay } from "../../api/session";
+import { visible } from "../../parts/plain";
+import { ProblemBox } from "../../parts/problem-box";
+import { useTexts } from "../../texts/texts";
+import type { InboxGroup } from "./inbox";
+
+function Tried({ storm, tried }: { storm: string; tried: Schemas["CanaryOut"] }) {
+  const texts = useTexts();
+  const queries = useQueryClient();
+  const may = useMay("operator");
+  const [reason, setReason] = useState("");
+  const deciding = useMutation({
+    mutationFn: (what: "try" | "all") =>
+      told(api.POST("/v1/brakes/groups", { body: { group: storm, rule: tried.rule, do: what, reason } })),
+    onSuccess: () => Promise.all([queries.invalidateQueries({ queryKey: ["brakes"] }), queries.invalidateQueries({ queryKey: ["inbox"] })]),
+  });
+  return (
+    <Paper withBorder p="sm">
+      <Text fw={600} fz="sm">
+        {visible(tried.rule) || texts.inbox.house}
+      </Text>
+      <Text fz="sm">{texts.inbox.canary(tried.well, tried.bad, tried.pending.length)}</Text>
+      <ProblemBox problem={deciding.error} />
+      {may ? (
+        <Group mt="xs" align="flex-end">
+          <TextInput size="xs" required label={texts.inbox.reason} value={reason} onChange={(event) => setReason(event.currentTarget.value)} />
+          <Button size="xs" disabled={reason.trim() === ""} loading={deciding.isPending} onClick={() => deciding.mutate("try")}>
+            {texts.inbox.stormTry}
+          </Button>
+          <Button size="xs" variant="default" disabled={reason.trim() === "" || deciding.isPending} onClick={() => deciding.mutate("all")}>
+            {texts.inbox.stormAll}
+          </Button>
+        </Group>
+      ) : (
+        <Text fz="sm">{texts.app.ofRole("operator")}</Text>
+      )}
+    </Paper>
+  );
+}
+
+/** The group of a storm: what was tried on its first faults, and how it goes on. */
+export function Storm({ group }: { group: InboxGroup }) {
+  const texts = useTexts();
+  const brakes = useQuery({ queryKey: ["brakes"], queryFn: () => told(api.GET("/v1/brakes")) });
+  const storm = brakes.data?.groups.find((one) => one.id === group.group);
+  return (
+    <section aria-labelledby="storm">
+      <Title order={2} id="storm">
+        {texts.inbox.storm}
+      </Title>
+      <Text fz="sm" c="dimmed" mb="xs">
+        {texts.inbox.stormWords}
+      </Text>
+      <ProblemBox problem={brakes.error} />
+      {storm && (
+        <Stack gap="xs">
+          <Text fz="sm">{texts.inbox.stormOf(storm.trait, visible(storm.value), storm.faults)}</Text>
+          {storm.tried.map((one) => (
+            <Tried key={one.rule} storm={storm.id} tried={one} />
+          ))}
+        </Stack>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,82 @@
+import { Text, Title } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { api, told, type Schemas } from "../../api/client";
+import { Moment } from "../../parts/ago";
+import { visible } from "../../parts/plain";
+import { ProblemBox } from "../../parts/problem-box";
+import { conclusionWords } from "../../parts/rule-tree";
+import { useTexts } from "../../texts/texts";
+
+interface Line {
+  at: string;
+  words: string;
+  by: string;
+  kind: "bad" | "well" | "rule" | "";
+}
+
+const KINDS: Record<string, Line["kind"]> = {
+  faulted: "bad", failed: "bad", cancelled: "bad", completed: "well", forced_complete: "well",
+};
+
+function decided(incident: Schemas["IncidentWholeOut"]): Line[] {
+  const decisions: Line[] = incident.decisions.map((one) => {
+    const steps = (one.exlet as { steps?: Record<string, unknown>[] } | null)?.steps;
+    const does = steps === undefined ? one.verdict : conclusionWords({ steps });
+    const why = typeof one.detail.words === "string" && one.detail.words ? ` (${one.detail.words})` : "";
+    return { at: one.at, words: `${does}${why}`, by: one.by, kind: "rule" };
+  });
+  const steps: Line[] = incident.steps.map((one) => ({
+    at: one.at,
+    words: `${one.action}: ${one.state}${one.detail ? `, ${one.detail}` : ""}`,
+    by: "",
+    kind: one.state === "done" ? "well" : "bad",
+  }));
+  return [...decisions, ...steps];
+}
+
+/** Everything that happened to the job or the case, on a time line, with what was decided and done. */
+export function Story({ incident }: { incident: Schemas["IncidentWholeOut"] }) {
+  const texts = useTexts();
+  const job = useQuery({
+    queryKey: ["incident", incident.id, "job-story"],
+    queryFn: () => told(api.GET("/v1/jobs/{job}/story", { params: { path: { job: incident.job } } })),
+    enabled: incident.job !== "",
+  });
+  const case_ = useQuery({
+    queryKey: ["incident", incident.id, "case-story"],
+    queryFn: () => told(api.GET("/v1/cases/{case}/story", { params: { path: { case: incident.case } } })),
+    enabled: incident.job === "" && incident.case !== "",
+  });
+  const lines: Line[] = [
+    ...(job.data?.story.map((one) => ({ at: one.at, words: one.words, by: one.by, kind: KINDS[one.state] ?? "" }) satisfies Line) ?? []),
+    ...(case_.data?.story.map((one) => ({ at: one.at, words: one.words, by: one.item, kind: "" }) satisfies Line) ?? []),
+    ...decided(incident),
+  ];
+  lines.sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
+  return (
+    <section aria-labelledby="story">
+      <Title order={2} id="story" mb="xs">
+        {texts.incident.story}
+      </Title>
+      <ProblemBox problem={job.error ?? case_.error} />
+      <ol className="story">
+        {lines.map((one, place) => (
+          <li key={`${one.at} ${place}`}>
+            <Text fz="sm" c="dimmed" component="span">
+              <Moment at={one.at} />
+            </Text>
+            <span className="dot" data-kind={one.kind} aria-hidden />
+            <Text fz="sm" component="span">
+              {visible(one.words)}
+              {one.by && !one.words.includes(one.by) && (
+                <Text span c="dimmed" fz="xs" ml={6}>
+                  {visible(one.by)}
+                </Text>
+              )}
+            </Text>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
