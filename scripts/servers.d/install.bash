@@ -86,3 +86,15 @@ install_toxiproxy() {
 install_prometheus() { # Prometheus and promtool; tests start their own
   command -v prometheus promtool >/dev/null || apt_install prometheus
 }
+
+# What the tests of the site profile and of the deployment files want; they start them themselves.
+temporal_server_folder() { echo "$CACHE/temporal-server-$TEMPORAL_SERVER_VERSION"; }
+helm_program() { echo "$CACHE/helm-$HELM_VERSION/helm"; }
+
+install_temporal_server() { # the server for a real database, and the program that makes its tables
+  local folder; folder=$(temporal_server_folder)
+  go_install "go.temporal.io/server/cmd/server@v$TEMPORAL_SERVER_VERSION" server "$folder/server"
+  go_install "go.temporal.io/server/cmd/tools/sql@v$TEMPORAL_SERVER_VERSION" sql "$folder/sql"
+}
+
+install_helm() { go_install "helm.sh/helm/v3/cmd/helm@v$HELM_VERSION" helm "$(helm_program)"; }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from typer.testing import CliRunner
 
 from holdfast.apps import entry
 from holdfast.apps.doctor import GOOD, MISSING, NOTE, Finding, examine
+from holdfast.apps.wiring.stores import open_stores
+from holdfast.services.note_keepers import FORGET, SILENT, NoteKeepers, keepers_known
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +27,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "HOLDFAST_TEMPORAL_PROGRAM",
         "HOLDFAST_CONFIG",
         "HOLDFAST_STATE",
+        "HOLDFAST_STORE",
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -86,3 +90,72 @@ def test_exit_code_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert bad.exit_code == 1
     assert MISSING in {one["state"] for one in json.loads(bad.stdout)["findings"]}
     assert bad.stderr == ""
+
+
+def test_secrets_are_there_and_for_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, config = tmp_path / "secret", tmp_path / "holdfast.toml"
+    config.write_text(
+        f"""store = "postgresql://holdfast:word@127.0.0.1:9/x"
+attachments = "{tmp_path / "none"}"
+[[storage]]
+name = "lake"
+kind = "s3"
+url = "http://127.0.0.1:9/bucket"
+access_key = "env:LAKE_KEY"
+secret_key = "file:{secret}"
+"""
+    )
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(config))
+
+    def missing() -> list[str]:
+        return [one.words for one in examine(tmp_path) if one.state == MISSING]
+
+    words = missing()
+    assert "the variable LAKE_KEY is not set" in words
+    assert f"{secret} cannot be read" in words
+    assert f"{config} has the store's password in it and can be read by others" in words
+    assert f"{tmp_path / 'none'} is no folder" in words
+    assert not any("holdfast:word" in one or "word@" in one for one in words)
+    secret.write_text("s")
+    assert f"{secret} can be read by others" in missing()
+    secret.chmod(0o600)
+    config.chmod(0o600)
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv("LAKE_KEY", "k")
+    assert {one.split(":")[0] for one in missing()} == {"postgresql", "http"}
+
+
+def test_a_variable_that_nobody_reads_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_STROE", "sqlite:///x")
+    (told,) = [one for one in examine(tmp_path) if "nobody reads it" in one.words]
+    assert "HOLDFAST_STORE" in told.remedy
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.at = 1_000_000_000_000
+
+    def now(self) -> int:
+        return self.at
+
+
+def test_keepers_are_heard_of_then_silent_then_forgotten(tmp_path: Path) -> None:
+    clock = _Clock()
+
+    async def walk() -> None:
+        stores = open_stores(f"sqlite:///{tmp_path / 'holdfast.db'}")
+        await stores.jobs.open()
+        one, other = (NoteKeepers(stores.slips, clock, name, "0.1.0") for name in ("one", "other"))  # type: ignore[arg-type]
+        await one.note()
+        clock.at += 1000 * SILENT + 1
+        await other.note()
+        assert [(word.name, word.silent(clock.now())) for word in await keepers_known(stores.slips)] == [
+            ("other", False),
+            ("one", True),
+        ]
+        clock.at += 1000 * (FORGET - SILENT)
+        await other.note()
+        assert [word.name for word in await keepers_known(stores.slips)] == ["other"]
+        await stores.jobs.close()
+
+    asyncio.run(walk())

@@ -183,7 +183,7 @@ def doctor(
     folder: Annotated[Path | None, typer.Option("--state", help="Where everything is kept.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
 ) -> None:
-    """Say what is missing on this machine and how to get it; exit code 1 if something is."""
+    """Look at settings, files, store, Temporal, storage, keepers, workers, sites and pilots; say what is missing and what to do. Exit code 1 if something is."""
     from holdfast.apps.doctor import run_doctor
 
     raise typer.Exit(run_doctor(folder, as_json=as_json))

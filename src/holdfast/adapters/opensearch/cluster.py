@@ -44,7 +44,7 @@ class Cluster:
         access: Access | None = None,
     ) -> None:
         self.layout = Layout(prefix, replicas, shards)
-        self._hosts = Hosts(hosts, timeout=timeout, access=access)
+        self.hosts = Hosts(hosts, timeout=timeout, access=access)
         self._copies = replicas + 1 if wait_for_active_shards == "all" else int(wait_for_active_shards)
         self._write_params = {
             "require_alias": "true",
@@ -54,10 +54,14 @@ class Cluster:
         }
 
     async def open(self) -> None:
-        await make_indexes(self._hosts, self.layout)
+        await make_indexes(self.hosts, self.layout)
 
     async def close(self) -> None:
-        await self._hosts.close()
+        await self.hosts.close()
+
+    async def ask(self, path: str) -> Any:
+        """What the cluster says of itself."""
+        return await self.hosts.read(path, method="GET", params={})
 
     async def write(self, kind: str, lines: Sequence[tuple[str, Version | None, bytes]]) -> Sequence[WriteResult]:
         """Write documents (id, expected version, body); one result each. Nothing is ever sent twice.
@@ -117,13 +121,13 @@ class Cluster:
         lines = b"".join(body)
         # The HTTP library warns of large byte strings, and takes a file of the same bytes.
         payload: Any = BytesIO(lines) if len(lines) > _LARGE_BODY else lines
-        return await self._hosts.write(f"/{self.layout.alias(kind)}/_bulk", payload, self._write_params)
+        return await self.hosts.write(f"/{self.layout.alias(kind)}/_bulk", payload, self._write_params)
 
     async def get(self, kind: str, identifiers: Sequence[str]) -> Sequence[Mapping[str, Any]]:
         """The documents that are there, as hits with source and version, realtime."""
         if not identifiers:
             return ()
-        answer = await self._hosts.read(f"/{self.layout.alias(kind)}/_mget", {"ids": list(identifiers)}, params={})
+        answer = await self.hosts.read(f"/{self.layout.alias(kind)}/_mget", {"ids": list(identifiers)}, params={})
         docs = answer["docs"]
         for doc in docs:
             if "error" in doc:
@@ -133,7 +137,7 @@ class Cluster:
     async def search(self, kind: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """The whole answer of a search; one that some part of the index did not give is no answer."""
         params = {"allow_partial_search_results": "false"}
-        answer: Mapping[str, Any] = await self._hosts.read(f"/{self.layout.alias(kind)}/_search", body, params=params)
+        answer: Mapping[str, Any] = await self.hosts.read(f"/{self.layout.alias(kind)}/_search", body, params=params)
         if answer["timed_out"] or answer["_shards"]["failed"]:
             raise Transient("OpenSearch answered for a part of the index only")
         return answer
@@ -141,7 +145,7 @@ class Cluster:
     async def refresh(self, *kinds: str) -> None:
         """Make what is acknowledged visible to searches."""
         names = ",".join(self.layout.alias(kind) for kind in kinds or FIELDS)
-        answer = await self._hosts.read(f"/{names}/_refresh", params={})
+        answer = await self.hosts.read(f"/{names}/_refresh", params={})
         if answer["_shards"]["failed"]:
             raise Transient("OpenSearch refreshed a part of the index only")
 

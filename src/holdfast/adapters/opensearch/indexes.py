@@ -104,7 +104,7 @@ class Layout:
 
 async def make_indexes(hosts: Hosts, layout: Layout) -> None:
     """Make what is missing, and refuse a cluster that could lose acknowledged writes."""
-    await _check_server(hosts, layout)
+    await check_server(hosts, layout)
     await asyncio.gather(*(_make(hosts, layout, kind) for kind in FIELDS))
 
 
@@ -131,7 +131,7 @@ async def _create(hosts: Hosts, layout: Layout, kind: str) -> None:
             raise
 
 
-async def _check_server(hosts: Hosts, layout: Layout) -> None:
+async def check_server(hosts: Hosts, layout: Layout) -> None:
     version = (await hosts.read("/", method="GET", params={})).get("version", {})
     number = str(version.get("number", "0.0"))
     if version.get("distribution") != "opensearch":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Coroutine, Iterator
+from importlib.metadata import version
 from typing import Any
 
 import structlog
@@ -15,6 +18,7 @@ from holdfast.domain.jobs.job_document import State
 from holdfast.services.close_faults import CloseFaults
 from holdfast.services.count_domain import UNCLOSED, CountDomain
 from holdfast.services.keep_gates import KeepGates
+from holdfast.services.note_keepers import NoteKeepers
 from holdfast.services.pass_orders import PassOrders
 from holdfast.services.send_callbacks import SendCallbacks
 from holdfast.services.steer_jobs import SteerJobs
@@ -82,6 +86,13 @@ class KeeperParts:
             parts.clock,
             troubled=lambda text: log.warning("incidents wait to be closed", detail=text),
         )
+        self.noting = NoteKeepers(
+            parts.slips,
+            parts.clock,
+            f"{socket.gethostname()}:{os.getpid()}",
+            version("holdfast"),
+            troubled=lambda text: log.warning("nobody hears that this keeper runs", detail=text),
+        )
         self.orders: PassOrders | None = None
         if parts.engine is not None:
             self.orders = PassOrders(
@@ -104,6 +115,7 @@ class KeeperParts:
             "closing": self.closing.run,
             "engines": self.parts.engines.run,
             "counts": self.counts.run,
+            "noting": self.noting.run,
         }
         if self.parts.relay is not None:
             loops["relay"] = self.parts.relay.run

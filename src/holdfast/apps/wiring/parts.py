@@ -121,13 +121,7 @@ def make_parts(settings: Settings) -> Parts:
     elements = reach_elements(settings)
     engine = relay = None
     if settings.temporal:
-        # Takes a second to import, so only those pay for it who run cases.
-        from holdfast.adapters.temporal.flow_engine import Limits, TemporalFlowEngine
-
-        limits = Limits(settings.history_limit, settings.look_after)
-        engine = TemporalFlowEngine(
-            settings.temporal, namespace=settings.temporal_namespace, task_queue=settings.task_queue, limits=limits
-        )
+        engine = make_engine(settings)
         relay = RelayEnds(
             store,
             slips,
@@ -223,6 +217,17 @@ def make_parts(settings: Settings) -> Parts:
     if isinstance(mend_data, MendData):
         deciding.files = AnswerFileFaults(mend_data)
     return parts
+
+
+def make_engine(settings: Settings) -> TemporalFlowEngine:
+    """Temporal as the settings name it, not yet connected."""
+    # Takes a second to import, so only those pay for it who run cases.
+    from holdfast.adapters.temporal.flow_engine import Limits, TemporalFlowEngine
+
+    limits = Limits(settings.history_limit, settings.look_after)
+    return TemporalFlowEngine(
+        settings.temporal, namespace=settings.temporal_namespace, task_queue=settings.task_queue, limits=limits
+    )
 
 
 def reach_elements(settings: Settings) -> ReachElements:

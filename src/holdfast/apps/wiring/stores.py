@@ -9,6 +9,7 @@ from holdfast.ports.audit import AuditStore
 from holdfast.ports.errors import Permanent
 from holdfast.ports.incident_store import IncidentStore
 from holdfast.ports.job_store import JobStore
+from holdfast.ports.looks import StoreLook
 from holdfast.ports.pilot_store import PilotStore
 from holdfast.ports.slip_store import SlipStore
 
@@ -66,3 +67,22 @@ def open_stores(url: str) -> Stores:
     raise Permanent(
         f"store {scheme}:… is not known; use sqlite:///FILE, postgresql://… or opensearch://HOST:PORT/PREFIX"
     )
+
+
+async def look_at_store(url: str) -> StoreLook:
+    """The store as it is, changed in nothing; `Transient` or `Permanent` if it cannot be looked at."""
+    store = open_stores(url).jobs
+    try:
+        if url.startswith("opensearch"):
+            from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
+            from holdfast.adapters.opensearch.look import look_at_cluster
+
+            assert isinstance(store, OpenSearchJobStore)  # noqa: S101 - the URL says so
+            return await look_at_cluster(store.cluster)
+        from holdfast.adapters.sql.job_store import SqlJobStore
+        from holdfast.adapters.sql.look import look_at_database
+
+        assert isinstance(store, SqlJobStore)  # noqa: S101 - the URL says so
+        return await look_at_database(store.database)
+    finally:
+        await store.close()

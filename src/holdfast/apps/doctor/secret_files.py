@@ -1,0 +1,70 @@
+"""Files that hold secrets: there, and readable by nobody else."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from holdfast.apps.doctor.finding import GOOD, MISSING, NOTE, Finding
+from holdfast.apps.settings import Settings
+
+
+def key(settings: Settings) -> Iterator[Finding]:
+    path = settings.key_file
+    if not path.exists():
+        yield Finding("key", NOTE, f"{path} is not there; the first start makes it")
+    elif _open_to_others(path):
+        yield Finding("key", MISSING, f"{path} can be read by others; it signs every token", f"chmod 600 {path}")
+    else:
+        yield Finding("key", GOOD, str(path))
+
+
+def others(settings: Settings) -> Iterator[Finding]:
+    """What settings name by `file:` and `env:`, and the settings file itself when a password stands in it."""
+    for name, reference in _references(settings):
+        kind, _, where = reference.partition(":")
+        if kind == "env":
+            if not os.environ.get(where):
+                yield Finding(
+                    name, MISSING, f"the variable {where} is not set", f"Set {where} for every server and keeper."
+                )
+            continue
+        path = Path(where)
+        if not path.is_file() or not os.access(path, os.R_OK):
+            yield Finding(name, MISSING, f"{path} cannot be read", "Put the secret there, readable by this user alone.")
+        elif _open_to_others(path):
+            yield Finding(name, MISSING, f"{path} can be read by others", f"chmod 600 {path}")
+        else:
+            yield Finding(name, GOOD, str(path))
+    config = os.environ.get("HOLDFAST_CONFIG")
+    if config and _password_in(settings.store) and "HOLDFAST_STORE" not in os.environ and _open_to_others(Path(config)):
+        yield Finding(
+            "settings",
+            MISSING,
+            f"{config} has the store's password in it and can be read by others",
+            f"chmod 600 {config}",
+        )
+
+
+def _references(settings: Settings) -> Iterator[tuple[str, str]]:
+    for element in settings.storage:
+        for reference in (element.access_key, element.secret_key):
+            if reference:
+                yield f"storage {element.name}", reference
+    for downstream in settings.downstreams:
+        if downstream.token:
+            yield f"downstream {downstream.name}", downstream.token
+
+
+def _password_in(url: str) -> bool:
+    try:
+        return bool(urlsplit(url).password)
+    except ValueError:
+        return False
+
+
+def _open_to_others(path: Path) -> bool:
+    return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)

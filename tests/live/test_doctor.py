@@ -1,0 +1,169 @@
+"""`holdfast doctor` on a real installation with real faults: each is found, named, and comes with what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+from tests import servers
+from tests.chaos.processes import free_port
+from tests.live.case_site import case_site, new_namespace
+from tests.server.scripted_pilot import ScriptedPilot
+from tests.server.store_room import store_room
+
+from holdfast.apps.doctor import GOOD, MISSING, NOTE, Finding, examine
+from holdfast.apps.wiring.stores import look_at_store, open_stores
+
+pytestmark = pytest.mark.live
+
+Findings = dict[str, Finding]
+
+
+class Patient:
+    """What an operator has set on a machine of the installation."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, **settings: Any) -> None:
+        self.settings = settings
+        self.patch = patch
+        for name in [one for one in os.environ if one.startswith("HOLDFAST_") and not one.startswith("HOLDFAST_TEST_")]:
+            patch.delenv(name)
+        for name in ("CONFIG", "STATE", "CACHE"):
+            patch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
+        patch.chdir(folder)
+
+    async def examine(self, **changes: Any) -> tuple[bool, Findings]:
+        """Whether nothing is missing, and the worst finding about each thing."""
+        found: Findings = {}
+        with self.patch.context() as now:
+            for name, value in (self.settings | changes).items():
+                now.setenv(f"HOLDFAST_{name.upper()}", str(value))
+            # In a thread: the doctor has a loop of its own.
+            for one in await asyncio.to_thread(lambda: list(examine(None))):
+                if one.about not in found or one.state == MISSING:
+                    found[one.about] = one
+        return MISSING not in {one.state for one in found.values()}, found
+
+
+async def test_an_installation_in_order_and_what_is_said_when_a_part_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with store_room("postgresql", tmp_path) as empty:
+        namespace = await new_namespace()
+        patient = Patient(
+            tmp_path,
+            monkeypatch,
+            store=empty,
+            state=tmp_path,
+            temporal=servers.temporal(),
+            temporal_namespace=namespace,
+        )
+        well, found = await patient.examine()
+        assert not well
+        assert found["store"].state == MISSING
+        assert "without audit, jobs" in found["store"].words
+        assert "holdfast server" in found["store"].remedy
+        assert found["workers"].state == MISSING
+        assert "holdfast worker" in found["workers"].remedy
+
+        wrong = {"temporal": f"127.0.0.1:{free_port()}", "store": f"postgresql://holdfast@127.0.0.1:{free_port()}/x"}
+        _, found = await patient.examine(**wrong)
+        assert found["temporal"].state == found["store"].state == MISSING
+        assert "HOLDFAST_STORE" in found["store"].remedy
+        _, found = await patient.examine(temporal_namespace="nobody-made-it")
+        assert "has no namespace nobody-made-it" in found["temporal"].words
+        assert "namespace create" in found["temporal"].remedy
+
+    async with case_site("postgresql", tmp_path, pilots=0, namespace=namespace) as site:
+        client = {"server": site.server.url, "token": site.domain.token("viewer", tenant="ours")}
+        patient.settings["store"] = site.domain.store
+        _, found = await patient.examine(**client)
+        assert found["store"].state == GOOD
+        assert found["keepers"].state == found["pilots"].state == MISSING
+        assert "none ever was" in found["keepers"].words
+
+        async with site.domain.keeper() as keeper:
+            await keeper.noting.note()
+        await ScriptedPilot.register(site.server, "ours")
+        well, found = await patient.examine(**client)
+        assert well, found
+        for name in ("store", "clock", "keepers", "temporal", "workers", "pilots", "cases"):
+            assert found[name].state == GOOD, name
+        _, found = await patient.examine(**(client | {"token": "x.y.z"}))
+        assert found["token"].state == MISSING
+
+        engine = create_async_engine(site.domain.store.replace("postgresql:", "postgresql+asyncpg:"))
+        async with engine.begin() as connection:
+            await connection.execute(text("UPDATE layout SET number = 99"))
+        await engine.dispose()
+        _, found = await patient.examine()
+        assert "made by a newer release" in found["store"].words
+
+
+async def test_opensearch_indexes_that_could_lose_writes_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with store_room("opensearch", tmp_path) as store:
+        await _spoilt(store)
+        well, found = await Patient(tmp_path, monkeypatch, store=store, state=tmp_path).examine()
+        assert (well, found["store"].state) == (False, MISSING)
+
+
+async def _spoilt(store: str) -> None:
+    before = await look_at_store(store)
+    assert len(before.lacking) > 5
+    opened = open_stores(store).jobs
+    await opened.open()
+    await opened.close()
+    look = await look_at_store(store)
+    assert look.product.startswith("OpenSearch 3")
+    assert (look.lacking, look.wrong) == ((), ())
+    assert look.ahead is not None
+    assert abs(look.ahead) < 60
+    prefix = store.rpartition("/")[2].partition("?")[0]
+    settings = {"index": {"translog.durability": "async", "blocks.read_only_allow_delete": True}}
+    async with httpx.AsyncClient(base_url=servers.opensearch()[0], timeout=60) as client:
+        (await client.put(f"/{prefix}-jobs/_settings", json=settings)).raise_for_status()
+    look = await look_at_store(store)
+    assert [words for words in look.wrong if "translog.durability async" in words]
+    assert [words for words in look.wrong if "takes no writes" in words]
+
+
+async def test_a_certificate_that_nobody_signed_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    words = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "3",
+    ]
+    words += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    words += ["-keyout", str(key), "-out", str(certificate)]
+    await asyncio.to_thread(subprocess.run, words, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    door = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    url = f"https://localhost:{door.sockets[0].getsockname()[1]}"
+    async with door:
+        patient = Patient(tmp_path, monkeypatch, state=tmp_path, server=url, token="none")
+        well, found = await patient.examine()
+        assert (well, found["certificate"].state) == (False, MISSING)
+        assert "self" in found["certificate"].words
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        _, found = await patient.examine()
+        assert found["certificate"].state == NOTE
+        assert "good for 3 days" in found["certificate"].words
+        assert found["certificate"].remedy == "Renew it."
