@@ -146,6 +146,7 @@ class FakeApi:
     specification: dict[str, Any] = field(default_factory=lambda: {"name": "align", "command": ["./align", "a b"]})
     pilots: list[dict[str, Any]] = field(default_factory=list)
     sites: list[dict[str, Any]] = field(default_factory=list)
+    peers: list[dict[str, Any]] = field(default_factory=list)
     inactive: list[dict[str, Any]] = field(default_factory=list)
     alerts: list[dict[str, Any]] = field(default_factory=list)
     incidents: list[dict[str, Any]] = field(default_factory=list)
@@ -216,6 +217,15 @@ class FakeApi:
             case ("GET", ["sites", name]):
                 found = [one for one in self.sites if one["site"] == name]
                 return (200, found[0]) if found else (404, {"detail": f"no agent ever looked after a site {name}"})
+            case ("GET", ["peers"]):
+                return 200, {"key": '{"kty": "OKP"}', "peers": self.peers}
+            case ("PUT", ["peers", name]):
+                self.peers.append({"peer": name, **asked.body})
+                return 200, self.peers[-1]
+            case ("DELETE", ["peers", name]):
+                known = [one for one in self.peers if one["peer"] == name]
+                self.peers = [one for one in self.peers if one not in known]
+                return (200, {}) if known else (404, f"there is no peer {name}")
             case ("GET", ["brakes"]):
                 return 200, self.brakes
             case ("POST", ["brakes", "groups"]):

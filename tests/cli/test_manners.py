@@ -22,7 +22,7 @@ JOB = job_json(1)["id"]
 VERBS = (
     "submit", "queue", "jobs", "describe", "story", "logs", "wait", "cancel", "hold", "release", "retry", "force-complete",
     "force-fail", "run", "watch", "cases", "history", "graph", "check", "bpel", "raise", "inbox", "explain", "classify", "packs", "rules", "exlets",
-    "files", "pilots", "hosts", "sites", "enrol", "alerts", "events", "status", "brake", "audit", "link", "config", "plan", "export", "approve",
+    "files", "pilots", "hosts", "sites", "peers", "enrol", "alerts", "events", "status", "brake", "audit", "link", "config", "plan", "export", "approve",
 )  # fmt: skip
 
 

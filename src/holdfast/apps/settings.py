@@ -24,7 +24,7 @@ from holdfast.domain.faults.rate_limit import DAY, MINUTE, Limit
 from holdfast.domain.faults.storm import StormPolicy
 from holdfast.ports.errors import Permanent
 
-_LISTS = frozenset({"callback_hosts", "flow_files", "free_tries", "outputs", "staging_hosts"})
+_LISTS = frozenset({"callback_hosts", "flow_files", "free_tries", "outputs", "peer_hosts", "staging_hosts"})
 """Settings that are lists, written with commas."""
 _TABLES = frozenset({"ladders", "budgets", "downstreams", "storage", "unanswered"})
 """Settings that are tables of the file; in the environment they are written as JSON."""
@@ -57,6 +57,10 @@ class Settings(BaseModel):
     """Hosts that callbacks may go to; see the how-to on notifications."""
     staging_hosts: tuple[str, ...] = ()
     """Hosts that inputs may come from by HTTP; see the how-to on inputs."""
+    peer_hosts: tuple[str, ...] = ()
+    """Hosts that peers of this domain may be at; see the how-to on peers."""
+    peer_key: Path | None = None
+    """File with the key pair by which peers know this domain; `STATE/peer-key` unless set. All processes of a domain share it."""
     tes_containers: Literal["apptainer", "host-paths", "refuse"] = "apptainer"
     """How tasks of TES run: in their images by Apptainer, or on the host itself, with their paths made there for them alone; `refuse`: not at all."""
     storage: tuple[ElementTable, ...] = ()
@@ -201,6 +205,10 @@ class Settings(BaseModel):
     @property
     def key_file(self) -> Path:
         return self.signing_key or self.state / "signing-key"
+
+    @property
+    def peer_key_file(self) -> Path:
+        return self.peer_key or self.state / "peer-key"
 
     @property
     def attachments_folder(self) -> Path:

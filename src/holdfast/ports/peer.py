@@ -76,3 +76,28 @@ class PeerCalls(Protocol):
     async def goodbye(self, peer: Peer, who: Caller) -> None:
         """Say that we are going: nothing more will come."""
         ...
+
+
+class PeerTokens(Protocol):
+    """Signs for this domain, and knows others by their keys. Keys are JSON web keys as text."""
+
+    @property
+    def public(self) -> str:
+        """This domain's public key, for the administrators of its peers."""
+        ...
+
+    def name(self, key: str) -> str:
+        """The name that a public key has everywhere: its thumbprint. `Permanent` if it is no key."""
+        ...
+
+    def make(self, key: str, who: Caller) -> str:
+        """A token for one call or a few, good for a minute and only at the domain that has this key."""
+        ...
+
+    def issuer(self, token: str) -> str:
+        """The name of the key that a token says it is signed by, not proven; empty: this is no token of a peer."""
+        ...
+
+    def verify(self, token: str, key: str) -> Caller:
+        """For whom a peer asks; `BadToken` (of `ports.identity`) if it is not signed by this key, for us and for now."""
+        ...

@@ -30,6 +30,7 @@ from holdfast.apps.cli.installation import alerts, config, events, link, status
 from holdfast.apps.cli.jobs import jobs
 from holdfast.apps.cli.logs import logs
 from holdfast.apps.cli.packs import packs
+from holdfast.apps.cli.peers import peers
 from holdfast.apps.cli.pilots import pilots
 from holdfast.apps.cli.plan import plan
 from holdfast.apps.cli.queue import queue
@@ -57,7 +58,7 @@ _ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
     STEER: (cancel, hold, release, retry, force_complete, force_fail),
     FLOWS: (run, watch, cases, history, graph, check, bpel, raise_, export),
     FAULTS: (inbox, approve, explain, classify, packs, rules, exlets),
-    LOOK: (files, pilots, hosts, sites, enrol, alerts, events, status, brake, audit, link, config, plan),
+    LOOK: (files, pilots, hosts, sites, peers, enrol, alerts, events, status, brake, audit, link, config, plan),
 }
 for panel, functions in _ROOMS.items():
     for function in functions:

@@ -30,6 +30,7 @@ from holdfast.apps.server import (
     incident_routes,
     job_routes,
     page_routes,
+    peer_routes,
     pilot_routes,
     place_routes,
     problems,
@@ -112,6 +113,7 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(pilot_routes.router)
     app.include_router(host_routes.router)
     app.include_router(site_routes.router)
+    app.include_router(peer_routes.router)
     app.include_router(upload_routes.router)
     app.include_router(file_routes.router)
     app.include_router(watch_routes.router)

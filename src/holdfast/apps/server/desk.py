@@ -29,6 +29,8 @@ from holdfast.services.write_checked import Answer, Missing, Settled
 SPECIFICATIONS = 5000
 MAX_TOKEN = 4096
 DOWNSTREAMS = "/v1/downstreams/"
+FOR_PEERS = ("/ga4gh/wes/v1/", "/v1/peering/")
+"""Where other domains ask; nothing else here is any of their business."""
 LATEST = 86_400
 """Seconds for which the ended token of a pilot can still be traded for a new one."""
 WORD_HEADER = "X-Holdfast-Word"
@@ -175,8 +177,12 @@ def _called_back(request: Request) -> str:
 
 
 def _verified(request: Request, token: str, late: int) -> Principal:
+    parts = desk_of(request).services.parts
     try:
-        return desk_of(request).services.parts.identity.verify(token, late=late)
+        peer = parts.peers.caller(token)
+        if peer is not None and not request.url.path.startswith(FOR_PEERS):
+            raise Problem(403, "the token of a peer is good for the Workflow Execution Service alone")
+        return peer or parts.identity.verify(token, late=late)
     except BadToken as error:
         raise Problem(401, str(error)) from error
 

@@ -34,6 +34,7 @@ from holdfast.domain.flows.events import VerbKind
 from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.formats.case_story import story_public
 from holdfast.formats.flow_languages import LANGUAGES, PYTHON
+from holdfast.formats.peer_offer import offer_tags
 from holdfast.formats.wes_run import (
     RunRequest,
     read_request,
@@ -113,7 +114,7 @@ async def service_info(desk: TheDesk, who: Viewer) -> Response:
         protocols=protocols,
         types=types,
         counts=await runs_of(desk).counts(who.tenant),
-        tags={},
+        tags=offer_tags(await desk.services.offer.offer(who.tenant), desk.services.parts.clock.now()),
     )
     return json_answer(info)
 

@@ -12,6 +12,7 @@ from holdfast.adapters.cel.conditions import CelConditions
 from holdfast.adapters.httpx.element_files import HttpElementFiles
 from holdfast.adapters.httpx.notify import HttpxNotify
 from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
+from holdfast.adapters.joserfc.peer_tokens import Ed25519Tokens
 from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.adapters.system.element_files import FolderFiles, XrootdFiles
 from holdfast.adapters.system.flow_folder import FlowFolder
@@ -50,6 +51,7 @@ from holdfast.services.keep_exlets import KeepExlets
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_launches import KeepLaunches
+from holdfast.services.keep_peers import KeepPeers
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.keep_stops import KeepStops
 from holdfast.services.keep_storms import KeepStorms
@@ -91,6 +93,8 @@ class Parts:
     identity: Identity
     notify: Notify
     staging: Outbound
+    peers: KeepPeers
+    peer_hosts: Outbound
     elements: ReachElements
     catalogue: KeepCatalogue
     audit: KeepAudit
@@ -186,6 +190,8 @@ def make_parts(settings: Settings) -> Parts:
         identity=SignedIdentity(signing_key(settings.key_file), clock),
         notify=HttpxNotify(settings.callback_hosts),
         staging=Outbound(settings.staging_hosts, setting="staging_hosts"),
+        peers=KeepPeers(slips, clock, Ed25519Tokens(settings.peer_key_file, clock)),
+        peer_hosts=Outbound(settings.peer_hosts, setting="peer_hosts"),
         elements=elements,
         catalogue=KeepCatalogue(slips, clock, elements.elements),
         audit=audit,

@@ -38,6 +38,7 @@ from holdfast.services.keep_sites import KeepSites
 from holdfast.services.keep_tasks import KeepTasks
 from holdfast.services.match_jobs import MatchJobs, policy_of
 from holdfast.services.measure_demand import MeasureDemand
+from holdfast.services.measure_offer import MeasureOffer
 from holdfast.services.note_failed_checks import NoteFailedChecks
 from holdfast.services.note_leftovers import NoteLeftovers
 from holdfast.services.note_replicas import NoteReplicas
@@ -125,6 +126,7 @@ class ServerParts:
         self.sites = KeepSites(parts.slips, clock)
         self.launches = KeepLaunches(parts.slips, clock)
         self.demand = MeasureDemand(store, parts.pilots, self.launches, self.sites, clock)
+        self.offer = MeasureOffer(store, parts.pilots, self.sites, clock)
         self.failed_checks = NoteFailedChecks(store, clock)
         self.drains = DrainPilots(store, parts.pilots, clock, self.channels.order)
         self.case_outputs = FindOutputs(store, ReadResults(SharedResults(parts.settings.outputs), parts.elements))
@@ -170,6 +172,7 @@ class ServerParts:
             "gates": self.gates.run,
             "rules": self.rule_cache.run,
             "tasks": self.tasks.run,
+            "peers": self.parts.peers.run,
         }
         if self.parts.relay is not None:
             loops["hints"] = self.parts.relay.run_hints
