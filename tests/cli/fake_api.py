@@ -223,9 +223,9 @@ class FakeApi:
                 self.peers.append({"peer": name, **asked.body})
                 return 200, self.peers[-1]
             case ("DELETE", ["peers", name]):
-                known = [one for one in self.peers if one["peer"] == name]
-                self.peers = [one for one in self.peers if one not in known]
-                return (200, {}) if known else (404, f"there is no peer {name}")
+                gone = [one for one in self.peers if one["peer"] == name]
+                self.peers = [one for one in self.peers if one not in gone]
+                return (200, {}) if gone else (404, f"there is no peer {name}")
             case ("GET", ["brakes"]):
                 return 200, self.brakes
             case ("POST", ["brakes", "groups"]):
