@@ -6,6 +6,7 @@ import json
 import os
 import random
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -133,12 +134,21 @@ def keep(name: str, runs: Sequence[Run], figures: Mapping[str, object]) -> Path:
     body = {
         "benchmark": name,
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": commit(),
+        "load": round(os.getloadavg()[0], 1),
         "machine": {"cores": os.cpu_count(), "kernel": os.uname().release},
         "figures": {key: asdict(value) if isinstance(value, Ratio) else value for key, value in figures.items()},
         "runs": [asdict(run) for run in runs],
     }
     path.write_text(json.dumps(body, indent=1) + "\n")
     return path
+
+
+def commit() -> str:
+    """What was measured: the last commit, with a plus where files differ from it; nothing where there is no repository."""
+    words = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=9", "--dirty=+", "--exclude=*"]
+    done = subprocess.run(words, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def leave(*, reached: bool) -> None:

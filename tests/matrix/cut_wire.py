@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
+
+REQUEST = b" HTTP/1.1\r\n"
+"""How the first line of a request ends; that of an answer does not."""
 
 
 class Wire:
@@ -21,6 +24,8 @@ class Wire:
         self._lock = threading.Lock()
         self._whole = True
         self.refused = 0
+        self.requests = 0
+        """How many HTTP requests came this way."""
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._server = threading.Thread(target=self._serve, daemon=True)
         self._server.start()
@@ -67,15 +72,26 @@ class Wire:
                 self._open |= {near, far}
             back = threading.Thread(target=_pass_on, args=(far, near), daemon=True)
             back.start()
-            _pass_on(near, far)
+            _pass_on(near, far, self._count)
             back.join()
             with self._lock:
                 self._open -= {near, far}
 
+    def _count(self, number: int) -> None:
+        with self._lock:
+            self.requests += number
 
-def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+
+def _uncounted(_: int) -> None:
+    """Answers are as many as requests."""
+
+
+def _pass_on(source: socket.socket, sink: socket.socket, count: Callable[[int], None] = _uncounted) -> None:
+    before = b""
     with contextlib.suppress(OSError):
         while data := source.recv(65_536):
+            count((before + data).count(REQUEST))
+            before = data[1 - len(REQUEST) :]
             sink.sendall(data)
     for one in (source, sink):
         with contextlib.suppress(OSError):
