@@ -91,6 +91,25 @@ matrix *args:
     uv run python -m tests.matrix "$@"
     uv run python scripts/failure_matrix.py
 
+# What each fault-tolerant pattern costs, for each way to submit: messages, time and processor time, with and without the fault in turns.
+pattern-costs *args:
+    uv run python -m tests.matrix.pattern_cost {{ args }}
+    just proof
+
+# What the metadata buys: text to read until a failure is understood, and completion of a mixed load, with and without.
+metadata-value *args:
+    uv run python -m tests.metadata {{ args }}
+    just proof
+
+# The fault table: every test and campaign that its rows name, `small`, or `full` for a release (hours); `just faults list` says what is shown and what is not.
+faults *args:
+    eval "$(scripts/servers env)" && uv run python -m tests.faults {{ args }}
+    just proof
+
+# Write the page "Proof" and its pictures from bench/results.
+proof *args:
+    uv run python -m bench.report {{ args }}
+
 # Version-checked histories on real stores under kills, checked for linearizability.
 linearizability operations="100000" *args:
     uv run pytest -q -m slow tests/linearizability

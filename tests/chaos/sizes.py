@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +108,7 @@ FULL = Size(
     silence_limit=1.25,
 )
 
-SIZES = {size.name: size for size in (SMALL, FULL)}
+RELEASE = replace(FULL, name="release", jobs=100_000, batch=500, acts=FULL.acts * 8)
+"""Some hours on two cores: what is asked of a release."""
+
+SIZES = {size.name: size for size in (SMALL, FULL, RELEASE)}

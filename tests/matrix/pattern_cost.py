@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -44,7 +44,7 @@ class Pattern:
     name: str
     fault: str
     cause: str
-    step: dict[str, object] | None
+    step: Mapping[str, object] | None
     """Of the rule that answers; none: the job's own policy does."""
     specification: Callable[[Room, bool], SpecificationJson]
     attempts: int = 2
@@ -226,7 +226,7 @@ def _over(client: HoldfastClient, name: str) -> bool:
 
 def measure_all(site: FailureSite, patterns: Sequence[Pattern], rounds: int) -> list[Cost]:
     """Every pattern by every way, with and without its fault in turns, the first of the two changing from round to round."""
-    found = []
+    found: list[Cost] = []
     for number in range(rounds):
         # A tenant of its own each: many faults of one cause would be a storm, and be held back.
         with bench(site) as at:
@@ -234,8 +234,8 @@ def measure_all(site: FailureSite, patterns: Sequence[Pattern], rounds: int) -> 
                 measure(at, patterns[0], Submission.SYNCHRONOUS, failing=failing)
             for pattern in patterns:
                 for way in Submission:
-                    for failing in (False, True) if number % 2 == 0 else (True, False):
-                        found.append(measure(at, pattern, way, failing=failing))
+                    turns = (False, True) if number % 2 == 0 else (True, False)
+                    found += [measure(at, pattern, way, failing=failing) for failing in turns]
     return found
 
 

@@ -101,5 +101,3 @@ def in_turns(site: FailureSite, jobs: int, rounds: int) -> list[Done]:
         for number in range(rounds)
         for metadata in ((True, False) if number % 2 == 0 else (False, True))
     ]
-
-

@@ -1,0 +1,51 @@
+"""Write docs/reference/proof.md and its pictures from bench/results: `just proof`.
+
+``--check`` writes nothing; exit code 1 says that the page or a picture is not what the results say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from bench.report import fault_rows, metadata_value, pattern_costs
+
+PLACE = Path(__file__).parents[2] / "docs" / "reference"
+SECTIONS = (fault_rows, pattern_costs, metadata_value)
+HEAD = """# Proof
+
+<!-- Written by bench/report from bench/results; `just proof` writes it anew. -->
+
+Every figure here was measured by the command beside it, and is written by a script from what that command left in `bench/results`: run the command, then `just proof`, and the page has your figures. A test holds the page to the results. Absolute
+rates say little, since the machine (two cores, virtual) had other work; its load is given. Ratios are of arms that ran in turns in one run. [Benchmarks](benchmarks.md) says more on each, and what limits it.
+"""
+
+
+def wanted() -> dict[Path, str]:
+    """Every file, as it should be."""
+    lines = [HEAD]
+    files: dict[Path, str] = {}
+    for one in SECTIONS:
+        lines += one.section()
+        files |= {PLACE / name: text for name, text in one.pictures()}
+    return {PLACE / "proof.md": "\n".join(lines).rstrip() + "\n", **files}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    given = parser.parse_args()
+    files = wanted()
+    if given.check:
+        old = [path.name for path, text in files.items() if not path.exists() or path.read_text() != text]
+        if old:
+            print(f"{', '.join(old)}: not what the results say; run `just proof`", file=sys.stderr)
+        return 1 if old else 0
+    for path, text in files.items():
+        path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

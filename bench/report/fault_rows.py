@@ -1,0 +1,60 @@
+"""The fault table, row by row: what shows it, whether that passed, and what is missing (`just faults`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.faults.table import TABLE, Row
+
+from bench.report.results import result, when
+
+
+def section() -> Iterator[str]:
+    found = result("fault_table")
+    figures: dict[str, Any] = found["figures"] if found else {"tests": {}, "campaigns": {}}
+    counts = {word: sum(row.shown == word for row in TABLE) for word in ("yes", "in part", "no")}
+    yield from (
+        "## The fault table",
+        "",
+        f"`just faults` (small) and `just faults full`; {when(found) if found else 'not run yet'}.",
+        "",
+        f"Of {len(TABLE)} faults {counts['yes']} are injected and shown to do no harm, {counts['in part']} in part, {counts['no']} not at all; what is missing is named. A row is shown by tests on real parts, by campaigns, or by both.",
+        "",
+        "| # | fault | shown | by | last run | missing |",
+        "| --: | --- | --- | --- | --- | --- |",
+    )
+    for row in TABLE:
+        by = ", ".join(
+            [*(f"`{test.partition('::')[2]}`" for test in row.tests), *(f"*{one}*" for one in row.campaigns)]
+        )
+        yield f"| {row.number} | {row.fault} | {row.shown} | {by or '–'} | {_last(row, figures)} | {row.missing or '–'} |"
+    yield from (
+        "",
+        "| campaign | command | verdict | what it said |",
+        "| --- | --- | --- | --- |",
+    )
+    for name, one in sorted(figures["campaigns"].items()):
+        yield f"| *{name}* | `python -m {one['words']}` | {one['verdict']}, {one['day']}, commit {one['commit']}, {one['seconds']:.0f} s | {one['figures']} |"
+    for name in sorted({name for row in TABLE for name in row.campaigns} - set(figures["campaigns"])):
+        yield f"| *{name}* | – | not run by this command yet | [earlier runs](benchmarks.md) |"
+    yield from (
+        "",
+        "The campaign of 100,000 jobs (`just chaos release`) has not been run to its end yet; the largest that was is that of 10,000 jobs, on the page of [benchmarks](benchmarks.md).",
+        "",
+    )
+
+
+def _last(row: Row, figures: dict[str, Any]) -> str:
+    verdicts = [figures["tests"].get(test, {}).get("verdict", "not run") for test in row.tests]
+    verdicts += [figures["campaigns"].get(name, {}).get("verdict", "not run") for name in row.campaigns]
+    if not verdicts:
+        return "–"
+    if "failed" in verdicts:
+        return "failed"
+    passed = sum(one == "passed" for one in verdicts)
+    return "passed" if passed == len(verdicts) else f"{passed} of {len(verdicts)} run, passed" if passed else "not run"
+
+
+def pictures() -> Iterator[tuple[str, str]]:
+    yield from ()

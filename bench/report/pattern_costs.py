@@ -1,0 +1,75 @@
+"""What each fault-tolerant pattern costs, by each way to submit (`just pattern-costs`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+
+from bench.pilots.plot import BLUE, ORANGE, Bars, bars
+from bench.report.results import result, when
+
+
+def section() -> Iterator[str]:
+    found = result("pattern_cost")
+    if found is None:
+        return
+    figures = found["figures"]
+    yield from (
+        "## What a fault-tolerant pattern costs",
+        "",
+        f"`just pattern-costs`; {when(found)}; {figures['rounds']} rounds, with and without the fault in turns, on one real server, keeper and host over SQLite.",
+        "",
+        "The same job with and without its fault, submitted in each of the four ways of [paper P0](../explanation/papers.md) (section 3A), and mended by each of its patterns (section 4). *Asked* are the requests of the submitter,",
+        "*told* the notifications to it, *host* the requests of the host that ran the job. Medians; processor time is the mean, of server and keeper together. A submitter who polls",
+        f"asks every {figures['asks_every']:g} s.",
+        "",
+        "| pattern | fault | submission | asked | told | host | seconds | server and keeper, ms |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    )
+    for row in figures["rows"]:
+        clean, hurt = row["clean"], row["hurt"]
+        yield (
+            f"| {row['pattern']} | {figures['faults'][row['pattern']]} | {row['submission']} | {_change(clean, hurt, 'asked')} | {_change(clean, hurt, 'told')} | {_change(clean, hurt, 'host_asked')} |"
+            f" {clean['wall']:.2f} → {hurt['wall']:.2f} | {1e3 * clean['control_cpu']:.0f} → {1e3 * hurt['control_cpu']:.0f} |"
+        )
+    quiet = [
+        row
+        for row in figures["rows"]
+        if row["submission"] != "polling" and row["clean"]["asked"] == row["hurt"]["asked"]
+    ]
+    others = [row for row in figures["rows"] if row["submission"] != "polling"]
+    yield from (
+        "",
+        f"In {len(quiet)} of {len(others)} cells without polling the submitter sends not one message more when the job is mended: it does not see that there was a fault. Who polls asks for as long as the job takes. Beside them,",
+        "[the failure matrix](failure-matrix.md) has the extra time and attempts of every failure, at every stage, that mend by these and by other patterns (hosts and servers that are lost, a person who looks).",
+        "",
+        "![Seconds from the call to the outcome, with and without the fault](proof-patterns.svg)",
+        "",
+    )
+
+
+def _change(clean: dict[str, Any], hurt: dict[str, Any], name: str) -> str:
+    one, other = clean[name], hurt[name]
+    return f"{one:g}" if one == other else f"{one:g} → {other:g}"
+
+
+def pictures() -> Iterator[tuple[str, str]]:
+    found = result("pattern_cost")
+    if found is None:
+        return
+    rows = found["figures"]["rows"]
+    names = list(dict.fromkeys(row["pattern"] for row in rows))
+    series = [
+        Bars(
+            word,
+            [median(row[arm]["wall"] for row in rows if row["pattern"] == name) for name in names],
+            [0.0] * len(names),
+            colour,
+        )
+        for word, arm, colour in (("without the fault", "clean", BLUE), ("with the fault, mended", "hurt", ORANGE))
+    ]
+    yield (
+        "proof-patterns.svg",
+        bars("What a pattern costs (median of the four ways to submit)", names, series, "seconds"),
+    )

@@ -1,0 +1,34 @@
+"""What benchmarks left behind, and how it is told when and where it was measured."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bench.harness import RESULTS
+
+
+def result(name: str) -> dict[str, Any] | None:
+    """The newest run of a benchmark; None if there is none."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def when(found: dict[str, Any]) -> str:
+    """Day, commit and load of a run, as far as it says."""
+    figures = found.get("figures", {})
+    load = found.get("load") or figures.get("load")
+    loads = load if isinstance(load, list) else [load] if load else [one["load"] for one in found.get("runs", [])]
+    parts = [str(found["at"])[:10]]
+    if found.get("commit"):
+        parts.append(f"commit {found['commit']}")
+    if loads:
+        low, high = min(loads), max(loads)
+        parts.append(f"load {low:.0f}" if round(low) == round(high) else f"load {low:.0f} to {high:.0f}")
+    else:
+        parts.append("load not noted")
+    return ", ".join(parts)
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,104 @@
+"""Run the fault table: every test that its rows name, then its campaigns; the verdicts go to bench/results/fault_table.json.
+
+`python -m tests.faults [list|small|full] [--only tests,chaos,…] [--no-keep]`
+
+What is not run now keeps the verdict of its last run, with its day.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+from bench.harness import commit, keep
+from bench.report.results import result
+from tests.faults.table import CAMPAIGNS, FULL, TABLE
+
+ROOT = Path(__file__).parents[2]
+TESTS = "tests"
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+
+
+def run_tests() -> dict[str, dict[str, Any]]:
+    """Every test of the table once, one after the other."""
+    names = sorted({test for row in TABLE for test in row.tests})
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "verdicts.xml"
+        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={place}", *names]
+        subprocess.run(words, cwd=ROOT, check=False, stdout=sys.stderr)
+        cases = list(ET.parse(place).iter("testcase"))  # noqa: S314 - pytest has just written it
+    found = {}
+    for name in names:
+        path, _, test = name.partition("::")
+        module = path.removesuffix(".py").replace("/", ".")
+        of = [one for one in cases if one.get("classname") == module and str(one.get("name")).split("[")[0] == test]
+        bad = [one for one in of if one.find("failure") is not None or one.find("error") is not None]
+        left_out = bool(of) and all(one.find("skipped") is not None for one in of)
+        verdict = "not run" if not of or left_out else "failed" if bad else "passed"
+        found[name] = _told(verdict, sum(float(one.get("time") or 0) for one in of), f"{len(of)} runs")
+    return found
+
+
+def run_campaign(words: tuple[str, ...]) -> dict[str, Any]:
+    """One campaign; its last line has its figures."""
+    say(f"campaign: {' '.join(words)}")
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=sys.stderr, text=True
+    )
+    last = (done.stdout.strip().splitlines() or [""])[-1]
+    say(last)
+    return _told("failed" if done.returncode else "passed", time.monotonic() - began, last) | {"words": " ".join(words)}
+
+
+def _told(verdict: str, seconds: float, words: str) -> dict[str, Any]:
+    return {
+        "verdict": verdict, "seconds": round(seconds, 1), "figures": words, "day": time.strftime("%Y-%m-%d"), "commit": commit(),
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="faults", description=__doc__)
+    parser.add_argument("size", nargs="?", default="small", choices=["list", "small", "full"])
+    parser.add_argument("--only", default="", help="such as `tests,chaos`; the others keep their last verdict")
+    parser.add_argument("--no-keep", action="store_true", help="write no results")
+    given = parser.parse_args()
+    if given.size == "list":
+        for row in TABLE:
+            by = ", ".join([*(test.partition("::")[2] for test in row.tests), *row.campaigns])
+            sys.stdout.write(f"{row.number:>2} {row.fault}: {row.shown}{'; ' + by if by else ''}\n")
+        return 0
+    campaigns = FULL if given.size == "full" else CAMPAIGNS
+    wanted = given.only.split(",") if given.only else [TESTS, *campaigns]
+    before = (result("fault_table") or {"figures": {}})["figures"]
+    found: dict[str, dict[str, Any]] = {
+        "tests": dict(before.get("tests", {})),
+        "campaigns": dict(before.get("campaigns", {})),
+    }
+    now: dict[str, dict[str, Any]] = {}
+    if TESTS in wanted:
+        now |= run_tests()
+        found["tests"] = dict(now)
+    for name, words in campaigns.items():
+        if name in wanted:
+            now[name] = found["campaigns"][name] = run_campaign(words)
+    if not given.no_keep:
+        keep("fault_table", [], found)
+    bad = [name for name, one in now.items() if one["verdict"] != "passed"]
+    sys.stdout.write(
+        f"fault table: {len(now) - len(bad)} of {len(now)} passed{'; not: ' + ', '.join(bad) if bad else ''}\n"
+    )
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""The fault table: what may break, what shows that it does no harm, and what is not shown.
+
+`just faults` runs it. A row names tests (`file::name`) and campaigns (by the name in `CAMPAIGNS`); what a row asks for and nothing here injects is said under `missing`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CAMPAIGNS: dict[str, tuple[str, ...]] = {
+    "chaos": ("tests.chaos", "small"),
+    "cases": ("tests.chaos.cases", "small", "--seed", "1"),
+    "exlets": ("tests.chaos.exlets", "--seed", "1", "--times", "1", "--primitives", "remove-case,compensate,resubmit"),
+    "linearizability": ("tests.linearizability", "5000"),
+    "simulation": ("tests.simulation", "--schedules", "500", "--jobs", "2"),
+}
+"""Modules and their words, at the small size."""
+FULL: dict[str, tuple[str, ...]] = {
+    "chaos": ("tests.chaos", "release"),
+    "cases": ("tests.chaos.cases", "--seed", "1"),
+    "exlets": ("tests.chaos.exlets", "--seed", "1", "--times", "5"),
+    "linearizability": ("tests.linearizability", "1000000"),
+    "simulation": ("tests.simulation", "--schedules", "100000", "--jobs", "2"),
+}
+"""The same at the size of a release: 100,000 jobs in the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One fault."""
+
+    number: int
+    fault: str
+    tests: tuple[str, ...] = ()
+    campaigns: tuple[str, ...] = ()
+    missing: str = ""
+    """What is asked for and not shown; empty: nothing."""
+
+    @property
+    def shown(self) -> str:
+        if not self.tests and not self.campaigns:
+            return "no"
+        return "in part" if self.missing else "yes"
+
+
+LIFE, OUTPUTS, STEERING = "tests/pilot/test_life.py", "tests/pilot/test_outputs.py", "tests/server/test_steering.py"
+KILLS, RECOVERY = "tests/live/test_slurm_kills.py", "tests/live/test_recovery.py"
+SERVERS, JOBS = "tests/papers/test_p4_several_servers.py", "tests/papers/test_p4_job_documents.py"
+MONITORING, EXECUTION = "tests/papers/test_p4_monitoring.py", "tests/matrix/test_execution_failures.py"
+
+TABLE: tuple[Row, ...] = (
+    Row(1, "kill -9 of a pilot", (f"{SERVERS}::test_a_killed_pilots_job_runs_again_within_seconds",), ("chaos",)),
+    Row(
+        2,
+        "kill -9 of a payload alone",
+        (f"{EXECUTION}::test_a_kill_by_the_kernel_for_memory_and_one_by_somebody_are_two_things",),
+    ),
+    Row(3, "kill -9 of the guard of payloads", (f"{LIFE}::test_a_killed_guard_ends_its_payloads_and_the_pilot_goes_on",)),
+    Row(
+        4,
+        "kill -9 of a server",
+        (f"{SERVERS}::test_work_goes_on_within_seconds_of_a_servers_crash",),
+        ("chaos",),
+    ),
+    Row(
+        5,
+        "kill -9 of a worker of Temporal's",
+        ("tests/live/test_case_recovery.py::test_a_worker_that_is_killed_loses_nothing",),
+        ("cases",),
+    ),
+    Row(6, "kill -9 of Temporal", campaigns=("cases",)),
+    Row(7, "kill -9 of PostgreSQL", campaigns=("linearizability",), missing="under a running case, with Temporal on it"),
+    Row(8, "kill -9 of the only OpenSearch node", missing="the campaigns have three nodes; all of them frozen or cut off are rows 18 and 21"),
+    Row(9, "kill -9 of a primary, three nodes", campaigns=("chaos", "linearizability")),
+    Row(
+        10,
+        "kill -9 of who answers TES, WES or the pages",
+        (
+            "tests/tes/test_repeats.py::test_py_tes_posts_again_after_a_lost_answer_and_one_task_is_made",
+            "tests/proxy/test_proxy.py::test_a_creation_whose_answer_is_lost_is_found_again_and_not_sent_twice",
+        ),
+        missing="fifty kills of each",
+    ),
+    Row(11, "kill -9 of a keeper; two at once", campaigns=("chaos", "simulation")),
+    Row(12, "kill -9 in the middle of an exlet", campaigns=("exlets",)),
+    Row(
+        13,
+        "kill -9 of slurmctld and slurmd",
+        (f"{KILLS}::test_slurmctld_is_killed_and_comes_back", f"{KILLS}::test_a_slurmd_is_killed_and_comes_back"),
+    ),
+    Row(
+        14,
+        "death between commit and publication",
+        ("tests/tes/test_lost_pilots.py::test_the_outputs_of_a_killed_attempt_are_never_seen",),
+        ("chaos", "simulation"),
+    ),
+    Row(15, "death at every step of claim, beat and end", campaigns=("simulation", "cases")),
+    Row(
+        16,
+        "SIGSTOP of a pilot for longer than its lease",
+        (f"{RECOVERY}::test_a_silent_pilots_job_is_run_again_and_its_own_late_end_does_not_count",),
+        ("chaos",),
+    ),
+    Row(17, "SIGSTOP of pilot and payload together", campaigns=("chaos",), missing="a freezer of control groups; SIGSTOP goes to the whole session"),
+    Row(18, "SIGSTOP of the store", campaigns=("chaos",)),
+    Row(19, "partition between pilot and server", (f"{EXECUTION}::test_a_way_to_the_server_that_is_cut_costs_nothing",), ("chaos",)),
+    Row(20, "answers lost, requests carried out", (f"{MONITORING}::test_a_claim_whose_answer_was_lost_is_recovered",), ("chaos", "simulation")),
+    Row(21, "partition between server and store", campaigns=("chaos",)),
+    Row(
+        22,
+        "store split two and one, a stale primary",
+        ("tests/live/test_servers.py::test_opensearch_without_a_manager_takes_no_write",),
+        ("simulation", "linearizability"),
+        missing="a split of the network between nodes; a primary is paused until the others have given it up",
+    ),
+    Row(23, "partition between worker and Temporal", missing="nothing cuts that way yet; Temporal itself is killed"),
+    Row(24, "partition between domains", missing="peers are being built; the proxy's ways are cut in its own tests"),
+    Row(
+        25,
+        "carried out, then a timeout, on every call of the store",
+        ("tests/linearizability/test_recorder.py::test_the_checked_writer_passes_over_an_unclear_store",),
+        ("simulation", "chaos"),
+    ),
+    Row(
+        26,
+        "resets, slow ways, 503",
+        ("tests/server/test_bad_input.py::test_a_client_that_sends_too_slowly_is_hung_up_on",),
+        ("chaos",),
+        missing="toxiproxy at 1 B/s and 5 s of latency; the share of repeated calls is not measured",
+    ),
+    Row(27, "disk full: OpenSearch", missing="not injected yet"),
+    Row(28, "disk full: PostgreSQL, Temporal", missing="not injected yet"),
+    Row(
+        29,
+        "disk full: scratch and outputs of a pilot",
+        (f"{EXECUTION}::test_a_disk_is_full_or_cannot_be_written", f"{OUTPUTS}::test_a_full_disk_leaves_nothing_half_done"),
+    ),
+    Row(
+        30,
+        "an error when the manifest is written",
+        (f"{OUTPUTS}::test_a_full_disk_leaves_nothing_half_done",),
+        missing="EIO of fsync (libfiu)",
+    ),
+    Row(
+        31,
+        "clocks that are off",
+        ("tests/server/test_events.py::test_a_server_whose_clock_is_ahead_hides_nothing",),
+        ("simulation",),
+        missing="real processes under faketime; a clock that runs at twice the rate",
+    ),
+    Row(32, "a host that sleeps and wakes", missing="pilots go by CLOCK_BOOTTIME; no machine here can be put to sleep"),
+    Row(33, "a slow node", (f"{KILLS}::test_a_slow_node_is_not_taken_for_dead",)),
+    Row(
+        34,
+        "a black hole",
+        ("tests/live/test_hosts.py::test_a_black_hole_eats_five_jobs_and_is_closed_while_good_hosts_go_on",),
+    ),
+    Row(35, "exit code 0 and no output", (f"{OUTPUTS}::test_a_missing_output_is_a_fault_and_commits_nothing",)),
+    Row(
+        36,
+        "a job that kills its pilots",
+        ("tests/domain/test_claim_machine.py::test_a_late_good_end_is_adopted_when_nobody_has_claimed_since",),
+        missing="a fork bomb and a kill for memory of the pilot itself, with other tenants beside it",
+    ),
+    Row(
+        37,
+        "a document that nobody can read",
+        missing="not injected into a running keeper yet",
+    ),
+    Row(
+        38,
+        "most pilots vanish at once",
+        ("tests/domain/test_orphans.py::test_the_verdict_on_the_silent",),
+        ("simulation",),
+        missing="on real processes",
+    ),
+    Row(39, "cancel races with the end", (f"{STEERING}::test_cancel_races_with_the_end_and_one_final_state_stands",), ("simulation",)),
+    Row(
+        40,
+        "two releases by hand, a keeper and a pilot at once",
+        (f"{STEERING}::test_two_manual_releases_at_once_one_counts", f"{JOBS}::test_exactly_one_of_many_claimers_wins"),
+        ("simulation",),
+    ),
+    Row(
+        41,
+        "rolling upgrade and back",
+        ("tests/replay/test_replay.py::test_a_history_replays",),
+        missing="processes of two releases side by side",
+    ),
+    Row(42, "a restored snapshot of the store", missing="the generation rule is tested in the domain; a real restore is not played yet"),
+    Row(
+        43,
+        "a job that the store lost",
+        ("tests/live/test_case_recovery.py::test_a_job_that_the_store_lost_is_made_again",),
+        missing="a whole index; only jobs of open cases can be made again",
+    ),
+    Row(
+        44,
+        "a token that ends while jobs run",
+        ("tests/pilot/test_contact.py::test_an_expired_token_is_renewed", "tests/server/test_claims.py::test_a_pilots_token_is_renewed_by_its_beats"),
+        missing="rotation of keys while jobs run",
+    ),
+    Row(45, "no descriptors, processes or memory left for a server", missing="not injected yet"),
+)  # fmt: skip
