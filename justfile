@@ -151,6 +151,10 @@ pages:
 pages-test *args:
     eval "$(scripts/servers env)" && uv run pytest tests/web {{ args }}
 
+# The same, and the pictures of the documents are taken anew.
+pictures *args:
+    eval "$(scripts/servers env)" && HOLDFAST_PICTURES=1 uv run pytest tests/web {{ args }}
+
 # Write the schema of flows to docs/reference/flow.schema.json.
 flow-schema:
     uv run python scripts/flow_schema.py

@@ -132,7 +132,7 @@ class CaseSite:
         async def there() -> bool:
             return (await self.items(case)).get(item) in states
 
-        await until(there, f"item {item} to be {states}")
+        await until(there, f"item {item} to be {states}", 60)
 
     async def runs(self, case: str) -> int:
         """How many runs the workflow of a case or shard has had."""

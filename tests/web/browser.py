@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import BrowserContext, Page, Request
+from playwright.async_api import BrowserContext, Error, Page, Request, Response, expect
 from tests.live.case_site import TENANT
 from tests.server.running import RunningServer, until
 
@@ -40,6 +40,8 @@ class Person:
     refused: list[str] = field(default_factory=list)
     """What the page's policy did not let through, and errors that nobody caught."""
     asked: list[Request] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """What the server did not do."""
 
     @classmethod
     async def log_in(
@@ -50,15 +52,32 @@ class Person:
         page.on("console", lambda said: person._heard(said.type, said.text))
         page.on("pageerror", lambda error: person.refused.append(str(error)))
         page.on("request", lambda request: person.asked.append(request))
+        page.on("response", person._answered)
         link = await server.person(*roles, tenant=tenant, subject=name).post("/v1/logins")
         assert link.status_code == 201, link.text
         await page.goto(link.json()["url"])
         await page.wait_for_url("**/inbox")
+        # Who goes on before the page stands breaks off what it loads, and hears it complain.
+        await expect(page.get_by_role("heading", level=1)).to_be_visible()
         return person
 
     def _heard(self, kind: str, text: str) -> None:
         if kind == "error" and ("Content Security Policy" in text or "Content-Security-Policy" in text):
             self.refused.append(text)
+
+    def _answered(self, answer: Response) -> None:
+        if answer.status >= 400:
+            self.problems.append(f"{answer.status} {answer.request.method} {answer.url}")
+
+    async def seen(self) -> str:
+        """What is on the page, for a test that failed."""
+        try:
+            text = await self.page.locator("body").inner_text(timeout=5_000)
+        except Error as error:
+            text = str(error)
+        return (
+            f"{self.name} at {self.page.url}\nrefused: {self.refused}\nproblems: {self.problems[-10:]}\n{text[:3000]}"
+        )
 
     async def open(self, path: str) -> None:
         await self.page.goto(f"{self.server.services.parts.settings.public_url}{path}")
@@ -88,7 +107,9 @@ class Person:
         await until(still, "the page to be still")
 
     async def picture(self, name: str) -> None:
-        """For the documents."""
+        """For the documents, where they are asked for: every run would change all of them a little."""
+        if not os.environ.get("HOLDFAST_PICTURES"):
+            return
         PICTURES.mkdir(parents=True, exist_ok=True)
         await self._still()
         await self.page.screenshot(path=PICTURES / f"{name}.png")

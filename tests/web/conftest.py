@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from typing import Any
 
 import pytest
@@ -15,8 +15,17 @@ from tests.web.browser import PHONE, WIDE, Person, chromium
 from holdfast.apps.server import page_routes
 
 LogIn = Callable[..., Awaitable[Person]]
-# A machine that is busy is no reason to fail.
-expect.set_options(timeout=30_000)
+# A machine that is busy is no reason to fail: the one place where it is said how long a page may take, in milliseconds.
+PATIENCE = 60_000
+expect.set_options(timeout=PATIENCE)
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -38,20 +47,23 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def log_in(site: CaseSite, browser: Browser) -> AsyncIterator[LogIn]:
+async def log_in(request: pytest.FixtureRequest, site: CaseSite, browser: Browser) -> AsyncIterator[LogIn]:
     """Somebody with these roles at a browser of their own."""
-    contexts = []
+    people: list[Person] = []
 
     async def come(name: str, *roles: str, phone: bool = False, dark: bool = False, tenant: str = TENANT) -> Person:
         size = PHONE if phone else WIDE
         scheme = "dark" if dark else "light"
         context = await browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-        contexts.append(context)
-        return await Person.log_in(context, site.server, name, *roles, tenant=tenant)
+        context.set_default_timeout(PATIENCE)
+        people.append(await Person.log_in(context, site.server, name, *roles, tenant=tenant))
+        return people[-1]
 
     yield come
-    for one in contexts:
-        await one.close()
+    for one in people:
+        if request.node.stash.get(FAILED, False):
+            print(await one.seen())  # noqa: T201 - what they saw when the test failed
+        await one.context.close()
 
 
 @pytest.fixture

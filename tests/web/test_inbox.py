@@ -45,15 +45,15 @@ async def test_a_group_is_mended_step_by_step(log_in: LogIn, broken: Broken, sit
     await ann.check()
     await ann.picture("inbox-group")
     await one.click()
-    await expect(panel.get_by_text("1 went well")).to_be_visible(timeout=20_000)
+    await expect(panel.get_by_text("1 went well")).to_be_visible()
     await panel.get_by_role("button", name="Then to ten").click()
-    await expect(panel.get_by_text("10 went well")).to_be_visible(timeout=20_000)
+    await expect(panel.get_by_text("10 went well")).to_be_visible()
     await ann.picture("inbox-step-by-step")
     await panel.get_by_role("button", name="Then to all that are left").click()
-    await expect(panel.get_by_text("All of this group were acted on.")).to_be_visible(timeout=20_000)
+    await expect(panel.get_by_text("All of this group were acted on.")).to_be_visible()
     await page.keyboard.press("Escape")
     # Heard from the server, not asked for.
-    await expect(row).to_have_count(0, timeout=20_000)
+    await expect(row).to_have_count(0)
     person = site.server.person("operator", tenant=TENANT)
     log = (await person.get("/v1/audit")).json()["entries"]
     assert [one["detail"]["many"] for one in log if one["what"] == "inbox.retry" and "abe" in one["on"]] == [1, 10, 3]
@@ -69,7 +69,7 @@ async def test_what_fails_again_stops_the_next_step(log_in: LogIn, broken: Broke
     # By keyboard alone.
     await panel.get_by_role("button", name="Do it to one").focus()
     await ann.page.keyboard.press("Enter")
-    await expect(panel.get_by_text("1 did not")).to_be_visible(timeout=20_000)
+    await expect(panel.get_by_text("1 did not")).to_be_visible()
     await expect(panel.get_by_role("button", name="Then to ten")).to_be_disabled()
     await expect(panel.get_by_text("it did not help 1 of 1")).to_be_visible()
     await panel.get_by_label("Go on although it did not go well").check()

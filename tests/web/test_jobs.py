@@ -38,7 +38,7 @@ async def test_a_job_is_found_and_read_and_steered(
     await ann.check()
     await ann.picture("job")
     await page.get_by_role("button", name="Try again").click()
-    await expect(page.locator("[data-standing]")).to_have_attribute("data-standing", "completed", timeout=20_000)
+    await expect(page.locator("[data-standing]")).to_have_attribute("data-standing", "completed")
     assert ann.refused == []
 
 

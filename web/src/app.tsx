@@ -1,10 +1,11 @@
 import { Center, Container, Loader, Text } from "@mantine/core";
 import { lazy, Suspense, type ReactNode } from "react";
-import { Redirect, Route, Switch } from "wouter";
+import { Redirect, Route, Switch, useLocation } from "wouter";
 import { Problem } from "./api/client";
 import { SessionProvider, useSessionQuery } from "./api/session";
 import { ProblemBox } from "./parts/problem-box";
 import { Shell } from "./shell/shell";
+import { Stumble } from "./shell/stumble";
 import { useTexts } from "./texts/texts";
 
 const Inbox = lazy(() => import("./pages/inbox/inbox"));
@@ -41,27 +42,30 @@ function Known({ children }: { children: ReactNode }) {
 
 export function App() {
   const texts = useTexts();
+  const [where] = useLocation();
   return (
     <Known>
       <Shell>
-        <Suspense fallback={<Waiting />}>
-          <Switch>
-            <Route path="/">
-              <Redirect to="/inbox" replace />
-            </Route>
-            <Route path="/inbox" component={Inbox} />
-            <Route path="/incidents/:incident">{({ incident }) => <Incident incident={incident} key={incident} />}</Route>
-            <Route path="/cases" component={Cases} />
-            <Route path="/cases/:name">{({ name }) => <Case name={name} key={name} />}</Route>
-            <Route path="/jobs" component={Jobs} />
-            <Route path="/jobs/:name">{({ name }) => <Job name={name} key={name} />}</Route>
-            <Route path="/rules" component={Rules} />
-            <Route path="/rules/:level/:name" component={Rules} />
-            <Route>
-              <Text p="md">{texts.app.missing}</Text>
-            </Route>
-          </Switch>
-        </Suspense>
+        <Stumble key={where}>
+          <Suspense fallback={<Waiting />}>
+            <Switch>
+              <Route path="/">
+                <Redirect to="/inbox" replace />
+              </Route>
+              <Route path="/inbox" component={Inbox} />
+              <Route path="/incidents/:incident">{({ incident }) => <Incident incident={incident} key={incident} />}</Route>
+              <Route path="/cases" component={Cases} />
+              <Route path="/cases/:name">{({ name }) => <Case name={name} key={name} />}</Route>
+              <Route path="/jobs" component={Jobs} />
+              <Route path="/jobs/:name">{({ name }) => <Job name={name} key={name} />}</Route>
+              <Route path="/rules" component={Rules} />
+              <Route path="/rules/:level/:name" component={Rules} />
+              <Route>
+                <Text p="md">{texts.app.missing}</Text>
+              </Route>
+            </Switch>
+          </Suspense>
+        </Stumble>
       </Shell>
     </Known>
   );

@@ -25,7 +25,7 @@ export function RaisePanel({ name, items }: { name: string; items: string[] }) {
     onSuccess: () => {
       setWhat("");
       setHow("");
-      return queries.invalidateQueries({ queryKey: ["case", name] });
+      void queries.invalidateQueries({ queryKey: ["case", name] });
     },
   });
   return (

@@ -86,7 +86,8 @@ export function RuleEditor({ level, name, incident }: Given) {
           body: kept ? { exlet: kept, text: "" } : { exlet: "", text: JSON.stringify({ holdfast: 1, name: "drawn", description, steps }) },
         }),
       ),
-    onSuccess: () => queries.invalidateQueries({ queryKey: ["incident"] }),
+    // Not waited for: what was done is told at once, however long it takes to read the incident again.
+    onSuccess: () => void queries.invalidateQueries({ queryKey: ["incident"] }),
   });
   const move = (from: number, to: number) =>
     setSteps((before) => {
@@ -232,7 +233,7 @@ export function RuleEditor({ level, name, incident }: Given) {
             </Group>
             {launching.data && (
               <Text role="status">
-                {texts.rules.launched(launching.data.outcome)} {visible(launching.data.detail)}
+                {texts.rules.launched[launching.data.outcome] ?? launching.data.outcome} {visible(launching.data.detail)}
               </Text>
             )}
             {typeof replaying.data === "object" && <ReplayChart replay={replaying.data} />}
