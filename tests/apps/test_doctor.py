@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -20,16 +21,8 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which nothing is set or installed."""
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    for name in (
-        "HOLDFAST_SERVER",
-        "HOLDFAST_TOKEN",
-        "HOLDFAST_TEMPORAL",
-        "HOLDFAST_TEMPORAL_PROGRAM",
-        "HOLDFAST_CONFIG",
-        "HOLDFAST_STATE",
-        "HOLDFAST_STORE",
-    ):
-        monkeypatch.delenv(name, raising=False)
+    for name in [one for one in os.environ if one.startswith("HOLDFAST_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.chdir(tmp_path)
 

@@ -189,6 +189,31 @@ def doctor(
     raise typer.Exit(run_doctor(folder, as_json=as_json))
 
 
+@app.command(rich_help_panel="Look at the installation")
+def restored(
+    reason: Annotated[str, typer.Option(help="Which backup it was, and why; kept in every job's story.")],
+    store: Store = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Say that the store was brought back from a backup, before anything is started on it: every claim that pilots may still hold is fenced off."""
+    import asyncio
+
+    from holdfast.apps.restored import store_restored
+    from holdfast.apps.settings import load
+
+    settings = load(store=store)
+    if not yes:
+        if not sys.stdin.isatty():
+            sys.stderr.write("holdfast: this changes every job that is not final; say --yes\n")
+            raise typer.Exit(2)
+        typer.confirm("Raise the generation of every job that is not final?", abort=True, err=True)
+    done = asyncio.run(store_restored(settings, reason=reason, say=lambda text: typer.echo(text, err=True)))
+    sys.stdout.write(
+        f"Generation {done.generation}: {done.jobs} jobs, {done.running} of them were running and are to be had again, "
+        f"{done.held} with effects outside are held by `restored` until a person lets them go on.\n"
+    )
+
+
 def _run(work: Coroutine[Any, Any, None]) -> None:
     import asyncio
 

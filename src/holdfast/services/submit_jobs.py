@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 from weakref import WeakValueDictionary
@@ -20,7 +20,9 @@ from holdfast.domain.jobs.submission import Element, Submission, new_job, new_jo
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.errors import Conflict, Transient
 from holdfast.ports.job_store import Change, JobStore, Record, Stored, Written
+from holdfast.ports.slip_store import SlipStore
 from holdfast.services.first_claims import ClaimFirst, FirstClaims
+from holdfast.services.raise_generation import generation_of
 from holdfast.services.write_checked import TRIES
 
 Value = TypeVar("Value")
@@ -47,6 +49,8 @@ class SubmitJobs:
     ids: Ids
     offered: list[Callable[[Sequence[Stored]], None]] = field(default_factory=list)
     """Told of the jobs just created, so that a waiting pilot need not wait for the next search."""
+    slips: SlipStore | None = None
+    """Where the generation of the domain stands; None: it is 0."""
     claim_first: ClaimFirst[Any] = lambda _documents: None
     """Gives jobs to waiting pilots in the write that creates them."""
     _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
@@ -54,6 +58,8 @@ class SubmitJobs:
     _accepted: OrderedDict[str, str] = field(default_factory=OrderedDict)
     """Keys whose jobs were all acknowledged here, with the digest of what was asked."""
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _generation: int | None = None
+    """Of the domain; raised only while no server runs, so it is read once."""
 
     async def submit(self, submissions: Sequence[Submission], *, by: str, key: str | None = None) -> Sequence[Accepted]:
         """Store the jobs. With a key a repeat gives the same jobs; `Conflict` if the key was used for others.
@@ -88,6 +94,7 @@ class SubmitJobs:
         `Transient` when the store did not acknowledge everything; the repeat is safe.
         """
         await self._keep_specifications({common.specification.id: common.specification})
+        (common,) = await self._in_generation([common])
         documents = list(new_jobs(common, elements, now=self.clock.now(), by=by))
         for start in range(0, len(documents), BULK):
             await self._create(documents[start : start + BULK])
@@ -95,11 +102,20 @@ class SubmitJobs:
     async def _accept(self, submissions: Sequence[Submission], names: Sequence[str], by: str) -> Sequence[Accepted]:
         await self._keep_specifications({one.specification.id: one.specification for one in submissions})
         now = self.clock.now()
+        submissions = await self._in_generation(submissions)
         documents = [new_job(one, job=name, now=now, by=by) for one, name in zip(submissions, names, strict=True)]
         accepted: list[Accepted] = []
         for start in range(0, len(documents), BULK):
             accepted += await self._create(documents[start : start + BULK])
         return accepted
+
+    async def _in_generation(self, submissions: Sequence[Submission]) -> Sequence[Submission]:
+        """A job of a store that was restored may have had the same name before: its tokens must be higher than those were."""
+        if self._generation is None:
+            self._generation = 0 if self.slips is None else (await generation_of(self.slips)).number
+        if not self._generation:
+            return submissions
+        return [replace(one, generation=self._generation + one.generation) for one in submissions]
 
     async def _keep_key(self, name: str, tenant: str, digest: str, jobs: int) -> None:
         body = {"digest": digest, "jobs": jobs}

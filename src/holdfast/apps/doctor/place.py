@@ -17,6 +17,7 @@ from holdfast.domain.data.storage_element import Kind, StorageElement
 from holdfast.ports.errors import Permanent, PortError, Transient
 from holdfast.ports.looks import EngineLook, StoreLook
 from holdfast.services.note_keepers import KeeperWord, keepers_known
+from holdfast.services.raise_generation import Standing, generation_of
 from holdfast.services.reach_elements import ReachElements
 
 PATIENCE = 15.0
@@ -87,22 +88,31 @@ def store(settings: Settings) -> Iterator[Finding]:
         return
     if not look.wrong:
         yield Finding("store", GOOD, f"{shown}: {look.product}, everything in place")
-    yield from _keepers(url, needed=bool(settings.store))
+    yield from _said_in(url, needed=bool(settings.store))
 
 
-def _keepers(url: str, *, needed: bool) -> Iterator[Finding]:
-    async def known() -> Sequence[KeeperWord]:
+def _said_in(url: str, *, needed: bool) -> Iterator[Finding]:
+    """What the processes of the domain have left in the store about themselves."""
+
+    async def known() -> tuple[Sequence[KeeperWord], Standing]:
         stores = open_stores(url)
         try:
-            return await keepers_known(stores.slips)
+            return await keepers_known(stores.slips), await generation_of(stores.slips)
         finally:
             await stores.jobs.close()
 
     try:
-        words = _ask(known)
+        words, generation = _ask(known)
     except PortError as error:
         yield Finding("keepers", MISSING, str(error), "Mend the store first.")
         return
+    if generation.unfinished:
+        yield Finding(
+            "generation",
+            MISSING,
+            f"a restore to generation {generation.number} was begun and not ended",
+            "Stop every server, keeper and worker, and run it again: holdfast restored --reason TEXT",
+        )
     now = SystemClock().now()
     alive = [one for one in words if not one.silent(now)]
     if alive:

@@ -96,6 +96,7 @@ class ServerParts:
             clock,
             parts.ids,
             offered=[self.claims.offer, self.follow.created],
+            slips=parts.slips,
             claim_first=self.claims.claim_first,
         )
         self.steer = SteerJobs(store, writer, clock, leave_fault)

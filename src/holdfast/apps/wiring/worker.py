@@ -34,7 +34,7 @@ class WorkerParts:
         self.parts = parts
         self.engine = parts.engine
         self.relay = parts.relay
-        submit = server.submit if server else SubmitJobs(parts.store, parts.clock, parts.ids)
+        submit = server.submit if server else SubmitJobs(parts.store, parts.clock, parts.ids, slips=parts.slips)
         steer = SteerJobs(parts.store, parts.writer, parts.clock, leave_fault)
         settings = parts.settings
         shared = SharedFiles(settings.flow_files, hidden=(settings.state,))

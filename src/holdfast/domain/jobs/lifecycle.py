@@ -37,6 +37,8 @@ class Event(StrEnum):
     CONTINUE = "continue"
     FORCE_COMPLETE = "force-complete"
     FORCE_FAIL = "force-fail"
+    RESTORE = "restore"
+    """The store was brought back from a backup: what was done since is not known, and the generation is raised."""
     NOTIFY = "notify"
     """The notification of the end was taken, or is put off."""
 
@@ -52,6 +54,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_A, Event.CONTINUE): _A,
     (_A, Event.FORCE_COMPLETE): State.FORCED_COMPLETE,
     (_A, Event.FORCE_FAIL): State.FAILED,
+    (_A, Event.RESTORE): _A,
     (_R, Event.BEGIN): _R,
     (_R, Event.COMPLETE): State.COMPLETED,
     (_R, Event.FAULT): _F,
@@ -63,6 +66,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_R, Event.CONTINUE): _R,
     (_R, Event.FORCE_COMPLETE): State.FORCED_COMPLETE,
     (_R, Event.FORCE_FAIL): State.FAILED,
+    (_R, Event.RESTORE): _A,
     (_F, Event.RETRY): _A,
     (_F, Event.GIVE_UP): State.FAILED,
     (_F, Event.ADOPT): State.COMPLETED,
@@ -72,6 +76,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_F, Event.CONTINUE): _F,
     (_F, Event.FORCE_COMPLETE): State.FORCED_COMPLETE,
     (_F, Event.FORCE_FAIL): State.FAILED,
+    (_F, Event.RESTORE): _F,
     **{(state, Event.NOTIFY): state for state in FINAL},
 }
 

@@ -56,6 +56,7 @@ _WORDS: dict[str, str] = {
     Event.CONTINUE: "{by} let it go on ({note}).",
     Event.FORCE_COMPLETE: "{by} said that it counts as done: {note}.",
     Event.FORCE_FAIL: "{by} said that it counts as failed: {note}.",
+    Event.RESTORE: "The store was brought back from a backup by {by}; whatever was done since may be done again: {note}.",
     Event.NOTIFY: "The callback was told: {note}.",
 }
 

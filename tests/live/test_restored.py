@@ -1,0 +1,196 @@
+"""A store is brought back from a backup: claims of the time since are fenced off, and nothing is done twice unseen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from sqlalchemy import make_url
+from tests.server.running import Domain, RunningServer, until
+from tests.server.scripted_pilot import ScriptedPilot
+from tests.server.store_room import store_room
+
+from holdfast.apps.restored import LOOK, store_restored
+from holdfast.apps.wiring.stores import open_stores
+from holdfast.domain.jobs.restoring import STEP, next_generation
+from holdfast.ports.errors import Conflict
+from holdfast.services.note_keepers import NoteKeepers
+from holdfast.services.raise_generation import NAME, Standing, generation_of
+
+TENANT = "physics"
+
+
+class Backup(NamedTuple):
+    """How a store is saved and brought back."""
+
+    url: str
+    save: Callable[[], Coroutine[Any, Any, None]]
+    bring_back: Callable[[], Coroutine[Any, Any, None]]
+
+
+@asynccontextmanager
+async def backup_of(kind: str, folder: Path) -> AsyncIterator[Backup]:
+    async with store_room(kind, folder) as url:
+        yield _sqlite(url, folder) if kind == "sqlite" else _postgresql(url, folder)
+
+
+def _sqlite(url: str, folder: Path) -> Backup:
+    file, saved = Path(url.removeprefix("sqlite:///")), folder / "saved.db"
+
+    async def save() -> None:
+        with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(saved)) as target:
+            source.backup(target)
+
+    async def bring_back() -> None:
+        for rest in ("", "-wal", "-shm"):
+            Path(f"{file}{rest}").unlink(missing_ok=True)  # noqa: ASYNC240 - nobody else waits
+        shutil.copy(saved, file)
+
+    return Backup(url, save, bring_back)
+
+
+def _postgresql(url: str, folder: Path) -> Backup:
+    place, saved = make_url(url), folder / "saved.dump"
+    where = ["-h", str(place.host), "-p", str(place.port), "-U", str(place.username)]
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda one: int(one.parent.name))[-1]
+
+    async def order(program: str, *words: str) -> None:
+        await asyncio.to_thread(
+            subprocess.run,
+            [str(programs / program), *where, *words],
+            check=True,
+            capture_output=True,
+            env={**os.environ},
+        )
+
+    async def save() -> None:
+        await order("pg_dump", "--format=custom", f"--file={saved}", str(place.database))
+
+    async def bring_back() -> None:
+        await order("dropdb", "--force", str(place.database))
+        await order("createdb", "--template=template0", str(place.database))
+        await order("pg_restore", "--exit-on-error", f"--dbname={place.database}", str(saved))
+
+    return Backup(url, save, bring_back)
+
+
+async def submit(server: RunningServer, name: str, key: str = "", **more: Any) -> str:
+    specification = {"name": name, "command": ["true"]} | more
+    headers = {"Idempotency-Key": key} if key else {}
+    person = server.person("submitter", tenant=TENANT)
+    answer = await person.post("/v1/jobs", json={"specification": specification, "jobs": [{}]}, headers=headers)
+    assert answer.status_code in (200, 201), answer.text
+    told: str = answer.json()["jobs"][0]["id"]
+    return told
+
+
+async def job(server: RunningServer, name: str) -> dict[str, Any]:
+    answer = await server.person("viewer", tenant=TENANT).get(f"/v1/jobs/{name}")
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.live)])
+async def test_what_was_claimed_after_the_backup_is_fenced_off(kind: str, tmp_path: Path) -> None:
+    async with backup_of(kind, tmp_path) as backup:
+        domain = Domain(backup.url, tmp_path / "state")
+        async with domain.server() as server:
+            old = await ScriptedPilot.register(server, TENANT)
+            done = await submit(server, "done")
+            assert await old.end(await old.claim_one()) == ["committed"]
+            running = await submit(server, "running")
+            before = await old.claim_one()
+            waits = await submit(server, "waits")
+            outside = await submit(server, "outside", effects="external")
+            await backup.save()
+
+            # The world goes on, and the store will know nothing of it.
+            assert await old.end(before) == ["committed"]
+            later = {one["job"]: one for one in await old.claim(most=2)}
+            assert later.keys() == {waits, outside}
+            assert await old.end(later[outside]) == ["committed"]
+            late = await submit(server, "late", key="the-same")
+            claimed_late = await old.claim_one()
+        await backup.bring_back()
+
+        raised = await store_restored(domain.settings(), reason="the backup of midnight", look=0.1)
+        assert (raised.jobs, raised.running, raised.held) == (3, 1, 1)
+        assert raised.generation > 0
+        async with domain.server() as server:
+            old.home = server
+            # Nothing that the old pilot has counts, and all of it is kept.
+            results = await old.end(before, later[waits], later[outside])
+            assert results == ["superseded"] * 3
+            for name in (running, waits, outside):
+                shown = await job(server, name)
+                assert (shown["state"], shown["generation"]) == ("available", raised.generation)
+                told = (await server.person("viewer", tenant=TENANT).get(f"/v1/jobs/{name}/story")).json()
+                assert [line for line in told["story"] if "the backup of midnight" in line["words"]]
+                assert [one for one in told["evidence"] if one["kind"] == "late-end"]
+            assert (await job(server, done))["state"] == "completed"
+            assert (await job(server, outside))["holders"] == ["restored"]
+
+            # The same key makes the same job, with tokens that were never given.
+            assert await submit(server, "late", key="the-same") == late
+            new = await ScriptedPilot.register(server, TENANT, host="node2")
+            claims: dict[str, dict[str, Any]] = {}
+
+            async def all_three() -> bool:
+                claims.update({one["job"]: one for one in await new.claim(most=3, wait=1)})
+                return claims.keys() == {running, waits, late}
+
+            await until(all_three, "the three jobs that anyone may have")
+            assert {(one["generation"], one["attempt"]) for one in claims.values()} == {
+                (raised.generation, 1),
+                (raised.generation, 2),
+            }
+            assert await old.end(claimed_late) == ["superseded"]
+            assert await new.end(*claims.values()) == ["committed"] * 3
+            assert await new.claim(wait=0) == [], "what has effects outside waits for a person"
+
+
+async def test_a_second_restore_of_the_same_backup_gives_a_higher_generation(tmp_path: Path) -> None:
+    async with backup_of("sqlite", tmp_path) as backup:
+        domain = Domain(backup.url, tmp_path / "state")
+        async with domain.server() as server:
+            await submit(server, "waits")
+        await backup.save()
+        first = await store_restored(domain.settings(), reason="once", look=0)
+        again = await store_restored(domain.settings(), reason="and again, with nothing lost", look=0)
+        assert again.generation >= first.generation + STEP
+        stores = open_stores(backup.url)
+        await stores.jobs.open()
+        assert await generation_of(stores.slips) == Standing(again.generation)
+        # Interrupted, it goes on with the same number.
+        (slip,) = (await stores.slips.get([NAME])).values()
+        begun = slip.slip._replace(body={**slip.slip.body, "unfinished": True, "number": again.generation + 10})
+        await stores.slips.put([(begun, slip.version)])
+        third = await store_restored(domain.settings(), reason="interrupted before", look=0)
+        assert (third.generation, third.jobs) == (again.generation + 10, 1)
+        await stores.jobs.close()
+    day = 86_400_000
+    now = 1_900_000_000_000
+    assert next_generation(0, now) % STEP == 0
+    assert next_generation(0, now + day) > next_generation(0, now) + STEP, "whatever the backup knows"
+    assert next_generation(10**9, now) == 10**9 + STEP
+
+
+async def test_it_is_refused_while_something_runs(tmp_path: Path) -> None:
+    domain = Domain(f"sqlite:///{tmp_path / 'jobs.db'}", tmp_path)
+    async with domain.server():
+        with pytest.raises(Conflict, match="server "):
+            await store_restored(domain.settings(), reason="too early", look=LOOK)
+    async with domain.keeper() as keeper:
+        await keeper.noting.note()
+        assert isinstance(keeper.noting, NoteKeepers)
+    with pytest.raises(Conflict, match="keeper "):
+        await store_restored(domain.settings(), reason="too early", look=0)
