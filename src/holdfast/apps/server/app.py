@@ -23,12 +23,14 @@ from holdfast.apps.server import (
     enrolment_routes,
     exlet_routes,
     file_routes,
+    fleet_page_routes,
     fleet_routes,
     flow_routes,
     host_routes,
     inbox_routes,
     incident_routes,
     job_routes,
+    overview_routes,
     page_routes,
     peer_routes,
     pilot_routes,
@@ -117,6 +119,8 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(upload_routes.router)
     app.include_router(file_routes.router)
     app.include_router(watch_routes.router)
+    app.include_router(overview_routes.router)
+    app.include_router(fleet_page_routes.router)
     app.include_router(wes_routes.router)
     app.include_router(soap_routes.router)
     for router in tes_routes.routers:
