@@ -56,7 +56,7 @@ async def test_hosts_that_get_no_jobs_come_first_with_why(server: RunningServer,
     for host in ("a", "b", "c"):
         pilot = await ScriptedPilot.register(server, tenant, host=host)
         if host != "c":
-            fate = {"outcome": "fault", "exit_code": 1, "wall": 99.0} if host == "b" else {}
+            fate: dict[str, Any] = {"outcome": "fault", "exit_code": 1, "wall": 99.0} if host == "b" else {}
             await pilot.end(await pilot.claim_one(), host=host, **fate)
     olga = server.person("operator", tenant=tenant, subject="olga")
     assert (await olga.post("/v1/hosts/c/close", json={"reason": "its disk"})).status_code == 200

@@ -11,7 +11,7 @@ from tests.server.scripted_pilot import ScriptedPilot
 
 from holdfast.services import look_back
 
-FAULT = {"outcome": "fault", "exit_code": 1}
+FAULT: dict[str, Any] = {"outcome": "fault", "exit_code": 1}
 
 
 async def _overview(server: RunningServer, tenant: str, span: str = "hour") -> dict[str, Any]:
