@@ -17,6 +17,7 @@ def test_peers_are_added_listed_and_removed(holdfast: Shell, api: FakeApi, tmp_p
     added = holdfast("peers", "add", "north", *words, "--lease", "60")
     assert added.out.strip() == "north at https://north.example is a peer"
     (known,) = api.peers
+    live = {"connected": True, "slots": 8, "free": 3}
     assert known == {
         "peer": "north",
         "url": "https://north.example",
@@ -26,9 +27,10 @@ def test_peers_are_added_listed_and_removed(holdfast: Shell, api: FakeApi, tmp_p
         "lease": 60,
         "cost": 1.0,
     }
+    known |= live
     heading, line = holdfast("peers", "list").out.splitlines()
     assert heading.split()[0] == "PEER"
-    assert line.split() == ["north", "https://north.example", "physics=guests", "physics", "60", "s"]
+    assert line.split() == ["north", "https://north.example", "physics=guests", "physics", "60", "s", "up", "3/8"]
     assert holdfast("peers", "--json").json["peers"] == [known]
     assert holdfast("peers", "remove", "north").code == 0
     assert holdfast("peers", "remove", "north").code == 3

@@ -193,6 +193,7 @@ MEANING = [
     (flow_of("  a: {merge: {}}"), "there is nothing to merge"),
     (flow_of("  a: {flow: j, params: {need: 1}}\n  b: {flow: i, params: {need: 1}}", INNER), "there is no sub-flow 'j' under 'flows'"),
     (flow_of("  b: {flow: i}", INNER), "needs the parameter 'need'"),
+    (flow_of("  b: {flow: i, domain: 'over there', params: {need: 1}}", INNER), "a domain is 'any', or the name of a peer"),
     (flow_of("  b: {flow: i, params: {need: 1, maay: 2}}", INNER), "has no parameter 'maay'; did you mean 'may'?"),
     (flow_of("  b: {command: [x]}", INNER), "no task runs the sub-flow 'i'"),
     (flow_of("  b: {flow: i, params: {need: 1}}\n  c: {command: ['${tasks.b.outputs.p}']}", INNER), "has no output 'p'"),

@@ -129,7 +129,7 @@ def _own_fields(kind: str) -> tuple[str, ...]:
         case "command" | "run":
             return JOB_FIELDS
         case "flow":
-            return ("flow", "params")
+            return ("flow", "params", "domain")
         case "worklet":
             return ("worklet", "default", "params")
         case "merge":
@@ -137,7 +137,7 @@ def _own_fields(kind: str) -> tuple[str, ...]:
         case "loop" | "choose":
             return (kind, "outputs")
         case _:
-            return (*JOB_FIELDS, *KINDS, "default", "params")
+            return (*JOB_FIELDS, *KINDS, "default", "domain", "params")
 
 
 def _pattern(fields: Fields, kind: str, record: dict[str, object], at: Place) -> Pattern:
@@ -145,7 +145,8 @@ def _pattern(fields: Fields, kind: str, record: dict[str, object], at: Place) ->
     match kind:
         case "flow":
             params = fields.record(record.get("params", {}), params_at, None, what="parameters by name")
-            return SubflowPattern(fields.text(record["flow"], (*at, "flow")), params)
+            domain = fields.text(record.get("domain", ""), (*at, "domain"), empty=True)
+            return SubflowPattern(fields.text(record["flow"], (*at, "flow")), params, domain)
         case "worklet":
             params = fields.record(record.get("params", {}), params_at, None, what="parameters by name")
             default = fields.text(record.get("default", ""), (*at, "default"), empty=True)

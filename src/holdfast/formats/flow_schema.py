@@ -113,7 +113,11 @@ def _task() -> Schema:
     own: dict[str, Schema] = {
         "command": _job(),
         "run": _job(),
-        "flow": {"flow": _said(_TEXT, "A flow under 'flows', or a flow's version."), "params": params},
+        "flow": {
+            "flow": _said(_TEXT, "A flow under 'flows', or a flow's version."),
+            "domain": _said(_MAYBE_TEXT, "Where it may run: a peer by its name, or 'any' domain; without it, here."),
+            "params": params,
+        },
         "worklet": {
             "worklet": _said(_TEXT, "A place: the flow is chosen when the task begins."),
             "default": _said(

@@ -37,6 +37,11 @@ class CaseStart:
     """Of a case that an exlet starts: ``exlet`` (the name of its run), ``step`` and ``place``, told when the case has ended, and ``ancestor``, the case above."""
     held: tuple[str, ...] = ()
     """The incidents for which it may not begin yet; it has them answered when it is there."""
+    parent: Mapping[str, Any] = field(default_factory=dict)
+    """Of the case of a sub-flow that is started for its parent: ``case``, ``work`` and ``index``, told when it has ended."""
+    above: tuple[str, ...] = ()
+    """The versions of the flows above it."""
+    holders: tuple[str, ...] = ()
 
 
 class CaseSummary(NamedTuple):

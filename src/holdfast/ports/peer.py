@@ -38,6 +38,8 @@ class PeerRun(NamedTuple):
     """As the Workflow Execution Service calls it."""
     outputs: Mapping[str, Any]
     reason: str
+    stopped: bool = False
+    """It was not cancelled by anybody: the lease had lapsed."""
 
 
 class Renewed(NamedTuple):

@@ -65,6 +65,13 @@ class KeepPeers:
         ends = self.clock.now() // 1000 + SHORT
         return Principal(f"{OWNER}{peer.name}", tenant, frozenset({Role.SUBMITTER}), ends)
 
+    def sender(self, who: Principal) -> Peer | None:
+        """The peer that asks; None: somebody of this domain does."""
+        if not who.subject.startswith(OWNER):
+            return None
+        name = who.subject.removeprefix(OWNER)
+        return next((one for one in self._known.values() if one.name == name), None)
+
     async def all(self, *, removed: bool = False) -> Sequence[Peer]:
         """By name; up to a second old. Those that were taken away only if they are asked for."""
         found = [*await self.slips.find(KIND), *(await self.slips.find(REMOVED) if removed else ())]

@@ -175,6 +175,11 @@ class ReadRuns:
         record = Record(f"{CANCEL}:{run}", tenant, CANCEL, run, self.clock.now(), {"by": by})
         await self.store.add_records([record])
 
+    async def cancelled_by(self, run: str) -> str:
+        """Who wanted a run to end first; empty: nobody."""
+        record = await self.store.get_record(f"{CANCEL}:{run}")
+        return str(record.body["by"]) if record is not None else ""
+
     async def sub_runs(self, tenant: str, run: str, version: str) -> Sequence[SubRun]:
         """The cases of the sub-flows that a run has begun."""
         try:

@@ -68,7 +68,7 @@ class StartRuns:
         """
         _check_files(files)
         digest = _digest(request, files)
-        own_key = f"wes:{owner}:{key}" if key else None
+        own_key = _own(owner, key) if key else None
         if own_key is not None and await self._known(tenant, case_keyed(tenant, own_key), digest):
             return case_keyed(tenant, own_key)
         version = await self._version(request, files, tenant)
@@ -84,6 +84,10 @@ class StartRuns:
         if not (await self.store.add_records([record]))[0]:
             await self._known(tenant, started.case, digest)
         return started.case
+
+    async def started(self, tenant: str, owner: str, key: str) -> bool:
+        """Whether a run was asked for with this key, and begun."""
+        return await self.store.get_record(record_of(case_keyed(tenant, _own(owner, key)))) is not None
 
     async def _known(self, tenant: str, run: str, digest: str) -> bool:
         """Whether this very request was taken before."""
@@ -143,6 +147,11 @@ class StartRuns:
         if len(same) > 1:
             raise Permanent("the file has several flows; give the name of one as workflow_url, without the file")
         return same[0]
+
+
+def _own(owner: str, key: str) -> str:
+    """A key is that of one caller."""
+    return f"wes:{owner}:{key}"
 
 
 def _not_there(url: str) -> str:

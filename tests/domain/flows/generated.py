@@ -120,7 +120,7 @@ def _task(
         case "merge":
             pattern = MergePattern({"all": draw(st.lists(st.sampled_from(["x", *_values(earlier)]), max_size=2))})
         case "flow":
-            pattern = SubflowPattern("sub", {"n": "${params.a}"})
+            pattern = SubflowPattern("sub", {"n": "${params.a}"}, draw(st.sampled_from(["", "any", "peer"])))
         case "worklet":
             pattern = WorkletPattern("place", {})
         case "forget":

@@ -38,7 +38,7 @@ class HttpxNotify:
         parts = urlsplit(url)
         host = parts.hostname or ""
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        address = await self._resolve(host, port)
+        address = await resolved(self._outbound, host, port)
         # Connect to the very address that was checked, so that a second look-up cannot give another.
         shown = f"[{address}]" if ":" in address else address
         target = parts._replace(netloc=f"{shown}:{port}").geturl()
@@ -72,18 +72,20 @@ class HttpxNotify:
                 break
         await answer.aclose()
 
-    async def _resolve(self, host: str, port: int) -> str:
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise Transient(f"host {host} could not be resolved") from error
-        addresses = [str(one[4][0]) for one in found]
-        private = self._outbound.may_be_private(host)
-        for address in addresses:
-            if not private and not ipaddress.ip_address(address).is_global:
-                raise Permanent(f"host {host} resolves to {address}, which is not a public address")
-        return addresses[0]
+
+async def resolved(allowed: Outbound, host: str, port: int) -> str:
+    """The address of an allowed host; `Permanent` if it is one that the host may not have."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise Transient(f"host {host} could not be resolved") from error
+    addresses = [str(one[4][0]) for one in found]
+    private = allowed.may_be_private(host)
+    for address in addresses:
+        if not private and not ipaddress.ip_address(address).is_global:
+            raise Permanent(f"host {host} resolves to {address}, which is not a public address")
+    return addresses[0]
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from holdfast.adapters.opensearch.cluster import Cluster, to_json, version_of
 from holdfast.adapters.opensearch.create_only import create
-from holdfast.adapters.opensearch.queries import cursor_at, cursor_place, tally_from, tally_of
+from holdfast.adapters.opensearch.queries import cursor_at, cursor_place
 from holdfast.domain.faults.incident import (
     MAX_DOCUMENT,
     Decision,
@@ -25,7 +25,6 @@ from holdfast.ports.incident_store import (
     IncidentPage,
     IncidentQuery,
     StoredStanding,
-    tally_bounds,
 )
 from holdfast.ports.job_store import MAX_PAGE, Version, WriteResult
 
@@ -83,11 +82,6 @@ class OpenSearchIncidentStore:
         body = {"query": _query(query), "size": 0, "track_total_hits": False, "aggs": terms}
         answer = await self._cluster.search("standings", body)
         return {str(one["key"]): one["doc_count"] for one in answer["aggregations"]["by"]["buckets"]}
-
-    async def tally(self, query: IncidentQuery, *, step: int, by: str) -> Sequence[Mapping[str, int]]:
-        since, steps = tally_bounds(query, step, by)
-        body = tally_of(_query(query), "at", since, step, by)
-        return tally_from(await self._cluster.search("standings", body), since, step, steps)
 
     async def add_decisions(self, decisions: Sequence[Decision]) -> Sequence[bool]:
         return await self._add([(one.id, one.incident, one) for one in decisions])

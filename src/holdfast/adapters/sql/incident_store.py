@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, func, literal, or_, select, tuple_
 from holdfast.adapters.sql.database import SqlDatabase
 from holdfast.adapters.sql.errors import VENDOR_ERRORS, meaning, translated
 from holdfast.adapters.sql.rows import TERM, Row, check_key, escaped, to_json, unescaped
-from holdfast.adapters.sql.search import in_steps, read_cursor, tallied, write_cursor
+from holdfast.adapters.sql.search import read_cursor, write_cursor
 from holdfast.adapters.sql.tables import STANDING_NUMBERS, STANDING_TEXT, papers, standings
 from holdfast.domain.faults.incident import (
     MAX_DOCUMENT,
@@ -30,7 +30,6 @@ from holdfast.ports.incident_store import (
     IncidentPage,
     IncidentQuery,
     StoredStanding,
-    tally_bounds,
 )
 from holdfast.ports.job_store import Conflicted, Unknown, Version, WriteResult, Written
 
@@ -104,11 +103,6 @@ class SqlIncidentStore:
         wanted = select(place, many).where(*_conditions(query)).group_by(place)
         found = await self.database.rows(wanted.order_by(many.desc(), place).limit(MAX_FOUND))
         return {unescaped(value): total for value, total in found}
-
-    async def tally(self, query: IncidentQuery, *, step: int, by: str) -> Sequence[Mapping[str, int]]:
-        since, steps = tally_bounds(query, step, by)
-        wanted = tallied(standings.c.at, since, step, standings.c[by], _conditions(query))
-        return in_steps(await self.database.rows(wanted), steps)
 
     async def add_decisions(self, decisions: Sequence[Decision]) -> Sequence[bool]:
         return await self._add([(one.id, one.incident, one) for one in decisions])

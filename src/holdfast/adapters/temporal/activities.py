@@ -17,12 +17,16 @@ from holdfast.adapters.temporal.check_activities import CheckActivities
 from holdfast.adapters.temporal.exlet_activities import ExletActivities
 from holdfast.adapters.temporal.refusing import refusing
 from holdfast.adapters.temporal.workflows.outside import MESSAGES, REFUSED, STATE, Plain
+from holdfast.domain.flows.case_names import case_of
 from holdfast.domain.flows.commands import StartCase
 from holdfast.domain.flows.elements import from_text
+from holdfast.domain.flows.events import VerbKind
 from holdfast.domain.flows.messages import from_plain, order_from_plain
+from holdfast.domain.peers.placing import Placing
 from holdfast.ports.job_store import JobStore, Record
 from holdfast.ports.worklets import Worklets
 from holdfast.services.keep_listings import KeepListings, Round, Watch
+from holdfast.services.place_cases import PlaceCases
 from holdfast.services.submit_flow_jobs import Batch, SubmitFlowJobs
 
 WATCH = ("pattern", "until_file", "until_count", "until_quiet", "begun")
@@ -41,6 +45,7 @@ class Activities:
     worklets: Worklets
     exlets: ExletActivities
     checks: CheckActivities
+    places: PlaceCases
 
     def all(self) -> Sequence[Callable[..., Any]]:
         return (
@@ -50,6 +55,7 @@ class Activities:
             self.steer_jobs,
             self.check_jobs,
             self.prepare_case,
+            self.place_case,
             self.last_state,
             self.bind_worklet,
             self.list_files,
@@ -85,6 +91,34 @@ class Activities:
         assert isinstance(command, StartCase)  # noqa: S101 - a case sends nothing else
         with refusing():
             return await self.jobs.prepare_case(given["tenant"], given["owner"], given["case"], given["flow"], command)
+
+    @activity.defn(name="place_case")
+    async def place_case(self, given: Plain) -> Plain:
+        """Start a sub-flow in the domain where it is expected to end first. Its end is told to the case, wherever it runs."""
+        prepared = await self.prepare_case(given)
+        if prepared.get("incident"):
+            return {"incident": prepared["incident"]}
+        command = from_plain(given["command"])
+        assert isinstance(command, StartCase)  # noqa: S101 - a case sends nothing else
+        work, index = command.order.work, command.index
+        wanted = Placing(
+            case=case_of(given["case"], work, index),
+            tenant=given["tenant"],
+            owner=given["owner"],
+            parent=given["case"],
+            work=work,
+            index=index,
+            flow=command.flow,
+            name=prepared["name"],
+            wanted=command.domain,
+            params=prepared["params"],
+            above=(given["flow"], *given.get("above", ())),
+            holders=command.holders,
+            held=tuple(prepared["held"]),
+        )
+        with refusing():
+            placed = await self.places.place(wanted)
+        return {"domain": placed.at, "number": placed.number}
 
     @activity.defn(name="last_state")
     async def last_state(self, given: Plain) -> Plain:
@@ -151,6 +185,8 @@ class Activities:
                 except RPCError as error:
                     if error.status is not RPCStatusCode.NOT_FOUND:
                         raise
+                    if given["message"].get("kind") in (VerbKind.FORCE_FAIL.value, VerbKind.REMOVE.value):
+                        await self.places.cancel(target)
 
         async with asyncio.TaskGroup() as group:
             for target in given["targets"]:

@@ -111,6 +111,8 @@ class TemporalFlowEngine:
             given["held"] = list(start.held)
         if start.worklet:
             given["worklet"] = dict(start.worklet)
+        if start.parent:
+            given |= {"parent": dict(start.parent), "above": list(start.above), "holders": list(start.holders)}
         attributes = outside.attributes(
             outside.TENANT.value_set(start.tenant),
             outside.OWNER.value_set(start.owner),

@@ -104,10 +104,20 @@ def _list(session: Session, told: dict[str, Any]) -> int:
             ", ".join(f"{theirs}={ours}" for theirs, ours in sorted(one["tenants"].items())) or "-",
             ", ".join(one["sends"]) or "-",
             f"{one['lease']} s",
+            "up" if one["connected"] else "-",
+            f"{one['free']}/{one['slots']}",
         ]
         for one in told["peers"]
     ]
-    columns = [Column("PEER"), Column("URL", widest=60), Column("TAKES"), Column("SENDS"), Column("LEASE", right=True)]
+    columns = [
+        Column("PEER"),
+        Column("URL", widest=60),
+        Column("TAKES"),
+        Column("SENDS"),
+        Column("LEASE", right=True),
+        Column("LINK"),
+        Column("FREE", right=True),
+    ]
     for line in table(columns, rows, paint=session.out.paint) if rows else ():
         session.out.data(line)
     if not rows:

@@ -23,16 +23,15 @@ from holdfast.apps.server import (
     enrolment_routes,
     exlet_routes,
     file_routes,
-    fleet_page_routes,
     fleet_routes,
     flow_routes,
     host_routes,
     inbox_routes,
     incident_routes,
     job_routes,
-    overview_routes,
     page_routes,
     peer_routes,
+    peering_routes,
     pilot_routes,
     place_routes,
     problems,
@@ -116,11 +115,10 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(host_routes.router)
     app.include_router(site_routes.router)
     app.include_router(peer_routes.router)
+    app.include_router(peering_routes.router)
     app.include_router(upload_routes.router)
     app.include_router(file_routes.router)
     app.include_router(watch_routes.router)
-    app.include_router(overview_routes.router)
-    app.include_router(fleet_page_routes.router)
     app.include_router(wes_routes.router)
     app.include_router(soap_routes.router)
     for router in tes_routes.routers:

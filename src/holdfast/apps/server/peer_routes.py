@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Response
 from pydantic import Field
 
-from holdfast.apps.server.answers import NothingOut, Out, errors
+from holdfast.apps.server.answers import NothingOut, Out, Time, errors
 from holdfast.apps.server.desk import Desk, TheDesk, Viewer, allow
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import Model, Word
 from holdfast.apps.server.problems import Problem
-from holdfast.domain.peers.peer import Peer
+from holdfast.domain.peers.peer import Link, Peer
+from holdfast.formats.job_public import time_text
+from holdfast.formats.peer_offer import offer_from_tags
+from holdfast.ports.errors import PortError
 from holdfast.ports.identity import Principal, Role
+from holdfast.ports.peer import Caller
 
 router = APIRouter(prefix="/v1/peers", tags=["peers"])
 PeerName = Annotated[
@@ -47,6 +52,14 @@ class PeerOut(Out):
     sends: list[str]
     lease: int
     cost: float
+    connected: bool
+    """Whether it answered lately; nothing is asked of a peer to which nobody sends."""
+    heard: Time | None
+    """When its newest stamp came."""
+    slots: int
+    """What it told of itself then."""
+    free: int
+    queued: int
 
 
 class PeersOut(Out):
@@ -55,7 +68,8 @@ class PeersOut(Out):
     peers: list[PeerOut]
 
 
-def _shown(peer: Peer) -> dict[str, object]:
+def _shown(peer: Peer, link: Link) -> dict[str, object]:
+    offer = offer_from_tags(peer.name, link.offer)
     return {
         "peer": peer.name,
         "url": peer.url,
@@ -64,6 +78,11 @@ def _shown(peer: Peer) -> dict[str, object]:
         "sends": sorted(peer.sends),
         "lease": peer.lease,
         "cost": peer.cost,
+        "connected": link.connected,
+        "heard": time_text(link.heard) if link.heard else None,
+        "slots": offer.slots,
+        "free": offer.free,
+        "queued": offer.queued,
     }
 
 
@@ -84,7 +103,8 @@ async def list_peers(desk: TheDesk, who: Viewer) -> Response:
         for one in await keep.all()
         if who.tenant == house or who.tenant in one.sends or who.tenant in one.tenants.values()
     ]
-    shown = [_shown(one) for one in found]
+    links = await desk.services.links.all({one.name: one for one in found})
+    shown = [_shown(one, links[one.name]) for one in found]
     if who.tenant != house:
         for one in shown:
             one |= {"tenants": {}, "sends": []}
@@ -101,13 +121,19 @@ async def put_peer(desk: TheDesk, who: Administrator, peer: PeerName, body: Peer
         raise Problem(422, f"url: {why}")
     known = Peer(peer, body.url.rstrip("/"), body.key, dict(body.tenants), frozenset(body.sends), body.lease, body.cost)
     await desk.note(who, "peer.put", peer, url=known.url, tenants=dict(known.tenants), sends=sorted(known.sends))
-    return json_answer(_shown(await desk.services.parts.peers.put(known)))
+    put = await desk.services.parts.peers.put(known)
+    return json_answer(_shown(put, await desk.services.links.get(peer)))
 
 
 @router.delete("/{peer}", response_model=NothingOut, responses=errors(404, 409))
 async def remove_peer(desk: TheDesk, who: Administrator, peer: PeerName) -> Response:
-    """Take a peer away: its tokens are good no longer, and nothing more goes there."""
+    """Take a peer away: it is told so if it can be reached, its tokens are good no longer, and nothing more goes there."""
     _of_the_house(desk, who)
     await desk.note(who, "peer.remove", peer)
+    known = await desk.services.parts.peers.get(peer)
+    if known is not None and known.sends:
+        with suppress(PortError):  # without a word it stops what it runs for us when the lease ends
+            await desk.services.peer_calls.goodbye(known, Caller(min(known.sends), who.subject))
     await desk.services.parts.peers.remove(peer)
+    await desk.services.links.left(peer, f"removed by {who.subject}")
     return json_answer({})

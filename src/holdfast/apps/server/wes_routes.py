@@ -137,17 +137,31 @@ async def run_workflow(
     desk: TheDesk,
     who: Submitter,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    holdfast_stamp: Annotated[int, Header(ge=0, le=2**53)] = 0,
 ) -> Response:
     """Start a run. With an idempotency key, a repeat of the same request gives the same run."""
     asked, files = await _read(request)
     parts = desk.services.parts
     cases = StartCases(parts.flows, engine_of(desk), parts.ids, parts.checks)
     starting = StartRuns(parts.flows, cases, parts.store, parts.folder, desk.services.attachments, parts.clock)
+    key = idempotency_key or None
+    await _hold_lease(desk, who, starting, key, holdfast_stamp)
     try:
-        run = await starting.start(asked, files, tenant=who.tenant, owner=who.subject, key=idempotency_key or None)
+        run = await starting.start(asked, files, tenant=who.tenant, owner=who.subject, key=key)
     except WrongFlow as error:
         raise Problem(400, str(error), [{"at": asked.url, "detail": one} for one in error.problems[:100]]) from error
     return json_answer({"run_id": run})
+
+
+async def _hold_lease(desk: Desk, who: Principal, starting: StartRuns, key: str | None, stamp: int) -> None:
+    """What a peer sends is started under a lease alone, and under a key; what was started before is only told again."""
+    peer, leases = desk.services.parts.peers.sender(who), desk.services.leases
+    if peer is None or leases is None:
+        return
+    if key is None:
+        raise Problem(400, "a peer sends each run under an Idempotency-Key")
+    if not await starting.started(who.tenant, who.subject, key):
+        await leases.hold(peer, stamp)
 
 
 async def _read(request: Request) -> tuple[RunRequest, Mapping[str, bytes]]:

@@ -12,11 +12,14 @@ import structlog
 
 from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.apps.wiring.parts import Parts, run_exlet
+from holdfast.apps.wiring.peers import follow_peers, hold_leases
 from holdfast.domain.faults.cause import Cause
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.domain.jobs.job_document import State
 from holdfast.services.close_faults import CloseFaults
 from holdfast.services.count_domain import UNCLOSED, CountDomain
+from holdfast.services.follow_peers import FollowPeers
+from holdfast.services.hold_leases import HoldLeases
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.note_keepers import NoteKeepers
 from holdfast.services.pass_orders import PassOrders
@@ -94,7 +97,10 @@ class KeeperParts:
             troubled=lambda text: log.warning("nobody hears that this keeper runs", detail=text),
         )
         self.orders: PassOrders | None = None
+        self.follow: FollowPeers | None = None
+        self.leases: HoldLeases | None = None
         if parts.engine is not None:
+            self.follow, self.leases = follow_peers(parts, parts.engine), hold_leases(parts, parts.engine)
             self.orders = PassOrders(
                 KeepGates(parts.slips),
                 parts.engine,
@@ -121,6 +127,8 @@ class KeeperParts:
             loops["relay"] = self.parts.relay.run
         if self.orders is not None:
             loops["orders"] = self.orders.run
+        if self.follow is not None and self.leases is not None:
+            loops |= {"peers": self.follow.run, "leases": self.leases.run}
         return loops
 
     def samples(self) -> Iterator[Sample]:
@@ -143,6 +151,11 @@ class KeeperParts:
             "holdfast_acts_total", "Acts of rules, by what the brakes said", brakes.granted, (("brakes", "granted"),)
         )
         yield Sample("holdfast_acts_total", "", brakes.refused, (("brakes", "refused"),))
+        if self.follow is not None and self.leases is not None:
+            yield Sample("holdfast_peer_batches_total", "Calls that asked peers after runs", self.follow.batches)
+            yield Sample("holdfast_peer_ends_total", "Ends of sub-flows in other domains", self.follow.told)
+            yield Sample("holdfast_peer_moves_total", "Sub-flows that left a domain", self.follow.moved)
+            yield Sample("holdfast_peer_stops_total", "Runs stopped for lapsed leases", self.leases.stopped)
         relay = self.parts.relay
         if relay is not None:
             yield Sample("holdfast_relay_signals_total", "Signals to cases and shards", relay.told)

@@ -11,16 +11,17 @@ import structlog
 
 from holdfast.adapters.cel.conditions import CelConditions
 from holdfast.adapters.cel.sandbox import CelSandbox
+from holdfast.adapters.httpx.peer_calls import HttpxPeerCalls
 from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.adapters.system.attachments import FolderAttachments
 from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.wiring.parts import Parts, choose_worklets
+from holdfast.apps.wiring.peers import hold_leases
 from holdfast.apps.wiring.relays import RelayParts
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.ports.job_store import Stored
 from holdfast.services.bind_worklets import BindWorklets
 from holdfast.services.claim_jobs import ClaimJobs
-from holdfast.services.count_inputs import CountInputs
 from holdfast.services.drain_pilots import DrainPilots
 from holdfast.services.edit_rules import EditRules
 from holdfast.services.end_jobs import EndJobs
@@ -33,12 +34,11 @@ from holdfast.services.keep_caches import CacheListener, KeepCaches
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.keep_hosts import KeepHosts
 from holdfast.services.keep_launches import KeepLaunches
+from holdfast.services.keep_links import KeepLinks
 from holdfast.services.keep_neighbours import KeepNeighbours
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.keep_sites import KeepSites
 from holdfast.services.keep_tasks import KeepTasks
-from holdfast.services.look_at_fleet import LookAtFleet
-from holdfast.services.look_back import LookBack
 from holdfast.services.match_jobs import MatchJobs, policy_of
 from holdfast.services.measure_demand import MeasureDemand
 from holdfast.services.measure_offer import MeasureOffer
@@ -130,11 +130,14 @@ class ServerParts:
         self.sites = KeepSites(parts.slips, clock)
         self.launches = KeepLaunches(parts.slips, clock)
         self.demand = MeasureDemand(store, parts.pilots, self.launches, self.sites, clock)
+        self.links = KeepLinks(parts.slips, store, clock)
+        self.peer_calls = HttpxPeerCalls(parts.peers.tokens, parts.peer_hosts)
         self.offer = MeasureOffer(store, parts.pilots, self.sites, clock)
         self.failed_checks = NoteFailedChecks(store, clock)
         self.drains = DrainPilots(store, parts.pilots, clock, self.channels.order)
         self.case_outputs = FindOutputs(store, ReadResults(SharedResults(parts.settings.outputs), parts.elements))
         self.runs = ReadRuns(store, parts.engine, parts.flows, clock) if parts.engine is not None else None
+        self.leases = hold_leases(parts, parts.engine, self.runs) if parts.engine is not None else None
         self.attachments = FolderAttachments(parts.settings.attachments_folder)
         self.worklets = BindWorklets(parts.slips, parts.flows, choose_worklets(parts))
         self.gates = KeepGates(parts.slips, changed=self.claims.windows.look_anew)
@@ -153,9 +156,6 @@ class ServerParts:
             store, parts.incidents, parts.engines, parts.exceptions, parts.faults.classifier, clock
         )
         self.stories = TellStories(parts.incidents, store, parts.engine, parts.engines, parts.audit)
-        self.inputs = CountInputs(clock)
-        self.fleet = LookAtFleet(store, parts.pilots, self.sites, self.launches, self.hosts, clock)
-        self.past = LookBack(store, parts.incidents, clock)
         self.propose_rules = ProposeRules(self.replay_rules)
         self.failed_checks.listeners.append(self.hosts.unfit)
         writer.listeners += [self.hosts.notice, self.claims.notice, self.follow.notice, self.outputs.notice]

@@ -10,6 +10,7 @@ import structlog
 
 from holdfast.adapters.system.file_lists import SharedFiles
 from holdfast.apps.wiring.parts import Parts, choose_worklets, run_exlet
+from holdfast.apps.wiring.peers import place_cases
 from holdfast.apps.wiring.server import ServerParts
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.ports.errors import Permanent, Transient
@@ -55,6 +56,7 @@ class WorkerParts:
             parts.checks,
         )
         self.exlets = run_exlet(parts, steer)
+        self.places = place_cases(parts, parts.engine)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """A worker in a process of its own also sees ends: those of jobs that it cancels or continues."""
@@ -79,7 +81,8 @@ class WorkerParts:
         timeouts = RaiseTimeouts(parts.exceptions, parts.flows, self.engine, parts.clock)
         checks = CheckActivities(self.parts.checks, timeouts)
         activities = Activities(
-            client, self.parts.store, self.jobs, self.listings, self.worklets, ExletActivities(self.exlets), checks
-        )
+            client, self.parts.store, self.jobs, self.listings, self.worklets, ExletActivities(self.exlets), checks,
+            self.places,
+        )  # fmt: skip
         python = self.parts.settings.flows is not None
         await run_worker(client, task_queue=self.engine.task_queue, activities=activities, python=python)

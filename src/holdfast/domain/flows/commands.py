@@ -91,6 +91,8 @@ class StartCase:
     """The flow's version."""
     params: Mapping[str, object] = field(default_factory=dict)
     holders: tuple[str, ...] = ()
+    domain: str = ""
+    """Where it may run, as its task says; empty: here."""
 
 
 @dataclass(frozen=True, slots=True)

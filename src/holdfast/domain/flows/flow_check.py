@@ -36,6 +36,7 @@ MAX_ROUNDS = 100_000
 MAX_DIMENSIONS = 8
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 VERSION = re.compile(r"[0-9a-f]{64}")
+DOMAIN = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 YEAR = 31_536_000
 
 
@@ -237,6 +238,8 @@ def _dimension(dimension: Dimension, at: Place, *, alone: bool) -> Iterator[Find
 
 
 def _subflow(flow: Flow, pattern: SubflowPattern, here: Place, said_by: str = "flow") -> Iterator[Finding]:
+    if pattern.domain and not DOMAIN.fullmatch(pattern.domain):
+        yield Finding((*here, "domain"), "a domain is 'any', or the name of a peer as `holdfast peers` shows it")
     inner = flow.flows.get(pattern.flow)
     if inner is None:
         if not VERSION.fullmatch(pattern.flow):

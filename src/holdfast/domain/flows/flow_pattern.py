@@ -48,6 +48,8 @@ class SubflowPattern:
 
     flow: str
     params: Mapping[str, object] = field(default_factory=dict)
+    domain: str = ""
+    """Where it may run: in this domain alone, in a peer by its name, or, with ``any``, wherever it is expected to end first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,8 +199,9 @@ def _pattern_as_plain(pattern: Pattern) -> Plain:
     match pattern:
         case JobPattern():
             return job_as_plain(pattern)
-        case SubflowPattern(flow, params):
-            return {"flow": flow} | ({"params": _sorted(params)} if params else {})
+        case SubflowPattern(flow, params, domain):
+            where = {"domain": domain} if domain else {}
+            return {"flow": flow} | where | ({"params": _sorted(params)} if params else {})
         case WorkletPattern(place, params, default):
             otherwise = {"default": default} if default else {}
             return {"worklet": place} | otherwise | ({"params": _sorted(params)} if params else {})
@@ -231,7 +232,7 @@ def _pattern_from_plain(data: Mapping[str, Any]) -> Pattern:
     if "command" in data:
         return job_from_plain(data)
     if "flow" in data:
-        return SubflowPattern(data["flow"], data.get("params", {}))
+        return SubflowPattern(data["flow"], data.get("params", {}), data.get("domain", ""))
     if "worklet" in data:
         return WorkletPattern(data["worklet"], data.get("params", {}), data.get("default", ""))
     if "merge" in data:

@@ -177,6 +177,9 @@ def _open_cases(draft: Draft, item: Item, flow: str, count: int, skip: int) -> N
         raise Impossible(f"{count} elements; a sub-flow is scattered over at most {MAX_CASES}")
     pattern = draft.task(item).pattern
     params = dict(pattern.params) if isinstance(pattern, SubflowPattern | WorkletPattern) else {}
+    # Another flow that was put in its place stays here: who chose it knows this domain.
+    own_flow = isinstance(pattern, SubflowPattern) and "flow" not in item.changes
+    domain = pattern.domain if isinstance(pattern, SubflowPattern) and own_flow else ""
     own, _ = start_own(first=0, count=count, skip=skip)
     draft.put(item, fan=Fan(own=own))
     order = order_for(draft, item)
@@ -188,7 +191,7 @@ def _open_cases(draft: Draft, item: Item, flow: str, count: int, skip: int) -> N
         given |= item.bound_params
         if isinstance(changed, dict):
             given |= changed
-        draft.say(StartCase(order, index, flow, given, draft.holders(item)))
+        draft.say(StartCase(order, index, flow, given, draft.holders(item), domain))
         order = replace(order, checked=True)  # a round is looked at once, not for each of its elements
 
 

@@ -231,12 +231,15 @@ class Carrier:
         work, index = command.order.work, command.index
         asked = self.tie | {"command": as_plain(command)}
         try:
-            found = await outside.do("prepare_case", asked)
+            # Where a sub-flow that may go to other domains is started is chosen, and done, outside.
+            found = await outside.do("place_case" if command.domain else "prepare_case", asked)
         except outside.Refused as error:
             self.inbox.append(CaseEnded(outside.now(), work, index, well=False, reason=str(error)))
             return
         if found.get("incident"):
             raise outside.HeldBack(found["incident"])
+        if command.domain:
+            return
         given: Plain = {name: self.given[name] for name in ("tenant", "owner", "limits")}
         given |= {name: self.given[name] for name in ("checks",) if name in self.given}
         if found.get("held"):

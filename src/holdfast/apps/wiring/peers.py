@@ -1,0 +1,48 @@
+"""The services that work with other domains."""
+
+from __future__ import annotations
+
+import structlog
+
+from holdfast.adapters.httpx.peer_calls import HttpxPeerCalls
+from holdfast.apps.wiring.parts import Parts
+from holdfast.ports.flow_engine import FlowEngine
+from holdfast.services.follow_peers import FollowPeers
+from holdfast.services.hold_leases import HoldLeases
+from holdfast.services.keep_links import KeepLinks
+from holdfast.services.keep_sites import KeepSites
+from holdfast.services.measure_offer import MeasureOffer
+from holdfast.services.place_cases import PlaceCases
+from holdfast.services.read_runs import ReadRuns
+
+log = structlog.get_logger()
+
+
+def place_cases(parts: Parts, engine: FlowEngine) -> PlaceCases:
+    """Who chooses where sub-flows go."""
+    offer = MeasureOffer(parts.store, parts.pilots, KeepSites(parts.slips, parts.clock), parts.clock)
+    links = KeepLinks(parts.slips, parts.store, parts.clock)
+    calls = HttpxPeerCalls(parts.peers.tokens, parts.peer_hosts)
+    return PlaceCases(parts.slips, parts.flows, engine, parts.peers, links, offer, calls, parts.clock)
+
+
+def follow_peers(parts: Parts, engine: FlowEngine) -> FollowPeers:
+    """Who asks the peers after what they run for us."""
+    places = place_cases(parts, engine)
+    return FollowPeers(
+        parts.peers,
+        places.links,
+        places,
+        places.calls,
+        engine,
+        parts.clock,
+        troubled=lambda text: log.warning("a peer", detail=text),
+    )
+
+
+def hold_leases(parts: Parts, engine: FlowEngine, runs: ReadRuns | None = None) -> HoldLeases:
+    """Who stops what we run for peers that are away."""
+    runs = runs or ReadRuns(parts.store, engine, parts.flows, parts.clock)
+    return HoldLeases(
+        parts.slips, runs, engine, parts.clock, troubled=lambda text: log.warning("leases of peers", detail=text)
+    )

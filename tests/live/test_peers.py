@@ -1,0 +1,303 @@
+"""Two domains, each with its own store, Temporal namespace, server, keeper and worker: sub-flows of one run in the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from tests.live.case_site import TENANT, CaseSite, case_site
+from tests.server.running import until
+
+from holdfast.apps.wiring.keeper import KeeperParts
+from holdfast.apps.wiring.loops import run_loops, stop
+from holdfast.domain.flows.events import VerbKind
+from holdfast.domain.peers.peer import Peer
+from holdfast.ports.errors import Conflict, Permanent, Transient
+from holdfast.ports.flow_engine import CaseQuery
+from holdfast.ports.job_store import JobQuery
+from holdfast.ports.peer import Caller, PeerCalls, Renewed, Said
+from holdfast.services.follow_peers import FollowPeers
+from holdfast.services.keep_links import EVENT
+
+pytestmark = pytest.mark.live
+FLOW = """
+holdfast: 1
+name: above
+flows:
+  inner:
+    name: inner
+    params: {n: null}
+    tasks: {one: {command: [echo, "${params.n}"], expected_runtime: 1 s}}
+    outputs: {twice: "${params.n}", code: "${tasks.one.exit_code}"}
+tasks:
+  each: {flow: inner, domain: WHERE, params: {n: "${x}"}, scatter: {x: [1, 2, 3]}}
+  after: {after: each, command: [echo, done]}
+"""
+ONE = """
+holdfast: 1
+name: one-above
+flows:
+  inner: {name: inner, tasks: {alone: {command: [echo, "1"], expected_runtime: 1 s}}, outputs: {code: "${tasks.alone.exit_code}"}}
+tasks:
+  go: {flow: inner, domain: WHERE}
+outputs: {code: "${tasks.go.outputs.code}"}
+"""
+SEND = """
+holdfast: 1
+name: sent
+tasks: {job: {command: [echo, "1"]}}
+"""
+
+
+@dataclass
+class Cut:
+    """The way to the other domain, which can be cut."""
+
+    calls: PeerCalls
+    cut: bool = False
+
+    def _pass(self) -> None:
+        if self.cut:
+            raise Transient("the line is cut")
+
+    async def hello(self, peer: Peer, who: Caller) -> Said:
+        self._pass()
+        return await self.calls.hello(peer, who)
+
+    async def send(self, peer: Peer, who: Caller, **more: Any) -> str:
+        self._pass()
+        return await self.calls.send(peer, who, **more)
+
+    async def renew(self, peer: Peer, who: Caller, runs: Sequence[str], *, stamp: int) -> Renewed:
+        self._pass()
+        return await self.calls.renew(peer, who, runs, stamp=stamp)
+
+    async def cancel(self, peer: Peer, who: Caller, run: str) -> None:
+        self._pass()
+        await self.calls.cancel(peer, who, run)
+
+    async def goodbye(self, peer: Peer, who: Caller) -> None:
+        self._pass()
+        await self.calls.goodbye(peer, who)
+
+
+@dataclass
+class Domains:
+    """North sends, south takes."""
+
+    north: CaseSite
+    south: CaseSite
+    keeper: KeeperParts
+    """North's."""
+    line: Cut
+
+    @property
+    def follow(self) -> FollowPeers:
+        assert self.keeper.follow is not None
+        return self.keeper.follow
+
+    async def peer(self) -> Peer:
+        found = await self.follow.peers.get("south")
+        assert found is not None
+        return found
+
+    async def runs(self) -> int:
+        """Cases of north's that were ever started in the south."""
+        count: int = await self.south.engine.count(CaseQuery(TENANT, owner="peer:north"))
+        return count
+
+    async def events(self) -> list[str]:
+        found = await self.north.server.services.parts.store.find_records(kind=EVENT, job="south")
+        return [str(one.body["what"]) for one in found]
+
+
+@asynccontextmanager
+async def kept(site: CaseSite) -> AsyncIterator[KeeperParts]:
+    """What a keeper does about peers."""
+    async with site.domain.keeper() as keeper:
+        assert keeper.follow is not None
+        keeper.follow.every = 0.2
+        loops = {name: loop for name, loop in keeper.loops().items() if name in ("peers", "leases")}
+        task = asyncio.create_task(run_loops(loops))
+        try:
+            yield keeper
+        finally:
+            await stop(task)
+
+
+@pytest.fixture(scope="module")
+async def domains(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Domains]:
+    folders = [tmp_path_factory.mktemp(name) for name in ("north", "south")]
+    hosts: dict[str, Any] = {"peer_hosts": ("127.0.0.1",)}
+    async with (
+        case_site("sqlite", folders[0], pilots=1, **hosts) as north,
+        case_site("sqlite", folders[1], pilots=3, **hosts) as south,
+        kept(north) as keeper,
+        kept(south),
+    ):
+        ours, theirs = north.server.services.parts.peers, south.server.services.parts.peers
+        await theirs.put(Peer("north", north.server.url, ours.tokens.public, {TENANT: TENANT}, lease=3))
+        await ours.put(Peer("south", south.server.url, theirs.tokens.public, sends=frozenset({TENANT}), lease=3))
+        assert keeper.follow is not None
+        line = Cut(keeper.follow.calls)
+        keeper.follow.calls = keeper.follow.places.calls = line
+        both = Domains(north, south, keeper, line)
+        await linked(both)
+        yield both
+
+
+async def linked(both: Domains) -> None:
+    async def known() -> bool:
+        return (await both.follow.links.get("south")).connected
+
+    await until(known, "the link")
+
+
+@pytest.mark.ledger("P0-27", "P0-28")
+async def test_sub_flows_run_in_the_other_domain_and_their_ends_come_in_batches(domains: Domains) -> None:
+    before = domains.follow.batches
+    domains.north.ran.clear()
+    domains.south.ran.clear()
+    case = await domains.north.start(FLOW.replace("WHERE", "south"))
+    assert (await domains.north.result(case))["outcome"] == "completed"
+    assert sorted(domains.south.ran) == ["one", "one", "one"]
+    assert domains.north.ran == ["after"]
+    assert domains.follow.told >= 3
+    looks = domains.follow.batches - before
+    assert looks >= 1
+    assert await domains.runs() == 3
+    assert (await domains.events())[0] == "connected"
+    offer = (await domains.follow.links.get("south")).offer
+    assert offer["holdfast.slots"] == "12", "what the south has was told with its stamps"
+
+
+@asynccontextmanager
+async def busy_north(domains: Domains) -> AsyncIterator[None]:
+    """Every slot of the north is taken."""
+    domains.north.hold_back = lambda claim: bool(claim["name"] == "blocker")
+    blocked = await domains.north.start(
+        "{holdfast: 1, name: block, tasks: {blocker: {command: [echo], scatter: {x: [1, 2, 3, 4]}}}}"
+    )
+
+    async def no_room() -> bool:
+        worker = domains.north.worker
+        assert worker is not None
+        return len(domains.north.kept) == 4 and not (await worker.places.offer.offer(TENANT)).free
+
+    await until(no_room, "the north to know that it is busy")
+    domains.north.ran.clear()
+    domains.south.ran.clear()
+    yield
+    domains.north.hold_back = lambda _claim: False
+    await domains.north.let_go()
+    await domains.north.ended(blocked)
+
+
+@pytest.mark.ledger("P0-33")
+async def test_a_single_job_goes_where_there_is_room_for_it(domains: Domains) -> None:
+    """A job travels as a flow of one task."""
+    async with busy_north(domains):
+        case = await domains.north.start(ONE.replace("WHERE", "any"))
+        assert (await domains.north.result(case))["outputs"] == {"code": 0}
+        assert domains.south.ran == ["alone"]
+
+
+async def test_a_domain_that_is_away_past_its_lease_stops_and_the_sub_flow_goes_elsewhere(domains: Domains) -> None:
+    domains.south.hold_back = lambda _claim: True
+    before = await domains.runs()
+    try:
+        async with busy_north(domains):
+            case = await domains.north.start(ONE.replace("WHERE", "any").replace("one-above", "moves"))
+            await domains.south.kept_some()
+            moved = domains.follow.moved
+            domains.line.cut = True
+
+            async def gone() -> bool:
+                return domains.follow.moved > moved
+
+            await until(gone, "the sub-flow to leave the south", 60)
+            left = await domains.south.engine.count(CaseQuery(TENANT, owner="peer:north", open=True))
+            assert left == 0, "when it begins elsewhere, nothing runs there any more"
+        assert (await domains.north.result(case))["outputs"] == {"code": 0}
+        assert domains.north.ran.count("alone") == 1
+        for pilot, claim in domains.south.kept:
+            await pilot.end(claim)
+        ends = [one async for one in _states(domains, "alone")]
+        assert ends[-1] == "cancelled", "what comes late counts for nothing"
+        assert await domains.runs() == before + 1
+        assert any(one.startswith("moved:") for one in await domains.events())
+    finally:
+        domains.line.cut = False
+        domains.south.kept.clear()
+        domains.south.hold_back = lambda _claim: False
+
+
+async def _states(domains: Domains, name: str) -> AsyncIterator[str]:
+    """How the jobs of this name stand in the south, the oldest first."""
+    page = await domains.south.server.services.parts.store.search(
+        JobQuery(tenant=TENANT, anyof={"name": [name]}), sort="created"
+    )
+    for one in page.jobs:
+        yield one.document.state.value
+
+
+async def test_the_end_of_the_case_above_ends_what_it_sent(domains: Domains) -> None:
+    await linked(domains)
+    domains.south.hold_back = lambda _claim: True
+    try:
+        case = await domains.north.start(ONE.replace("WHERE", "south").replace("one-above", "ends"))
+        await domains.south.kept_some()
+        await domains.north.verb(case, VerbKind.FORCE_FAIL, reason="enough")
+        assert (await domains.north.ended(case)).state == "failed"
+
+        async def stopped() -> bool:
+            return not await domains.south.engine.count(CaseQuery(TENANT, owner="peer:north", open=True))
+
+        await until(stopped, "the run in the south to end")
+    finally:
+        domains.south.kept.clear()
+        domains.south.hold_back = lambda _claim: False
+
+
+async def test_a_key_is_one_run_and_an_old_stamp_starts_nothing(domains: Domains) -> None:
+    peer, calls, who = await domains.peer(), domains.line.calls, Caller(TENANT, "ada")
+    said = await calls.hello(peer, who)
+    sends = [calls.send(peer, who, key="k:1", flow=SEND, params={}, stamp=said.stamp) for _ in range(3)]
+    runs = set(await asyncio.gather(*sends))
+    assert len(runs) == 1
+    old = said.stamp - 1000 * peer.lease
+    assert await calls.send(peer, who, key="k:1", flow=SEND, params={}, stamp=old) in runs, "it was begun before"
+    with pytest.raises(Conflict, match="stamp"):
+        await calls.send(peer, who, key="k:2", flow=SEND, params={}, stamp=old)
+    with pytest.raises(Conflict, match="another"):
+        await calls.send(peer, who, key="k:1", flow=SEND.replace("sent", "other"), params={}, stamp=said.stamp)
+    with pytest.raises(Permanent):
+        await calls.send(peer, who, key="k:3", flow="{}", params={}, stamp=said.stamp)
+    with pytest.raises(Transient):
+        await calls.hello(replace(peer, key=domains.follow.peers.tokens.public), who)
+    unknown = await calls.renew(peer, who, ["nobody"], stamp=said.stamp)
+    assert unknown.runs == {}
+
+
+async def test_good_bye_stops_what_was_sent(domains: Domains) -> None:
+    peer, calls, who = await domains.peer(), domains.line.calls, Caller(TENANT, "ada")
+    domains.line.cut = True
+    domains.south.hold_back = lambda _claim: True
+    try:
+        said = await calls.hello(peer, who)
+        run = await calls.send(peer, who, key="bye:1", flow=SEND, params={}, stamp=said.stamp)
+        await domains.south.kept_some()
+        await calls.goodbye(peer, who)
+
+        async def stopped() -> bool:
+            return bool((await domains.south.engine.describe(run)).ended)
+
+        await until(stopped, "the run to end")
+    finally:
+        domains.south.kept.clear()
+        domains.south.hold_back = lambda _claim: False
+        domains.line.cut = False
