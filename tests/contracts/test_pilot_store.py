@@ -88,6 +88,7 @@ class TestSheets:
         found = await (await another()).pilots.sheets(fresh=True)
         by_place = sorted(found, key=lambda one: (one.server, one.bucket))
         assert by_place == [sheet("s1", 0, counter=2), sheet("s1", 1), sheet("s2", 0)]
+        assert list(await stores.pilots.sheets(fresh=True, but_of="s1")) == [sheet("s2", 0)]
 
     async def test_an_older_counter_is_stored_too(self, stores: Stores) -> None:
         """Only its server writes a sheet, and a server that started again counts from the beginning."""

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from temporalio.api.enums.v1 import EventType
 from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
 from tests.live.rule_desk import add_rule, incident, incidents, stored
 from tests.server.running import until
@@ -284,7 +285,9 @@ async def test_without_such_rules_a_case_costs_one_event_more(site: CaseSite, ra
     kinds = [event.event_type async for event in client.get_workflow_handle(case).fetch_history_events()]
     markers = [one for one in kinds if "MARKER" in str(one) or one == 25]
     assert len(markers) == 1
-    assert len(kinds) <= 45, "three activities, three signals, one look at the end"
+    # How often the engine wakes the case is a matter of its speed; what the case does is not.
+    done = [one for one in map(EventType.Name, kinds) if "WORKFLOW_TASK" not in one]
+    assert len(done) <= 22, "three activities, three signals, one look at the end"
 
 
 async def test_a_case_that_is_removed_while_its_item_waits_ends(site: CaseSite, ran: list[str]) -> None:

@@ -23,7 +23,7 @@ from holdfast.apps.wiring.keeper import KeeperParts
 from holdfast.apps.wiring.parts import make_parts
 from holdfast.apps.wiring.server import ServerParts
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 async def until(condition: Callable[[], Awaitable[Any]], what: str, patience: float = PATIENCE) -> Any:

@@ -45,8 +45,13 @@ async def test_a_host_that_fails_everything_eats_five_jobs_and_gets_no_more(serv
     assert (shown["standing"], shown["failures"]) == ("closed", 5)
     assert "5 jobs failed there" in shown["words"]
     assert (await _shown(server, tenant, "good"))["standing"] == "open"
-    alerts = (await server.person("viewer", tenant=tenant).get("/v1/alerts")).json()["alerts"]
-    assert any(one["alert"] == "host-closed" for one in alerts)
+    viewer = server.person("viewer", tenant=tenant)
+
+    async def told() -> bool:
+        alerts = (await viewer.get("/v1/alerts")).json()["alerts"]
+        return any(one["alert"] == "host-closed" for one in alerts)
+
+    await until(told, "the alert to be found")
 
 
 async def test_a_probe_that_goes_well_opens_the_host(server: RunningServer, tenant: str) -> None:

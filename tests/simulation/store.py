@@ -357,14 +357,14 @@ class Client:
         if not isinstance(result, Written):
             raise Transient("the sheet may not be stored")
 
-    async def sheets(self, *, fresh: bool = False) -> Sequence[BeatSheet]:
+    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[BeatSheet]:
         def look(shard: Shard[Any], now: float) -> list[BeatSheet]:
             if fresh:
                 shard.refresh(now)
             return [entry.value for entry in shard.search(now).values() if entry.value is not None]
 
         found: list[BeatSheet] = await self._read("beats", look)
-        return found
+        return [one for one in found if one.server != but_of]
 
     async def drop_sheets(self, server: str) -> None:
         def look(shard: Shard[Any], now: float) -> list[str]:

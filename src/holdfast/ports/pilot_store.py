@@ -35,8 +35,8 @@ class PilotStore(Protocol):
         """Store a server's sheet, unchecked: only that server writes it. `Transient` if unsure: put again."""
         ...
 
-    async def sheets(self, *, fresh: bool = False) -> Sequence[BeatSheet]:
-        """All sheets of all servers; up to a second old unless fresh ones are asked for."""
+    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[BeatSheet]:
+        """All sheets of all servers but one; up to a second old unless fresh ones are asked for."""
         ...
 
     async def drop_sheets(self, server: str) -> None:

@@ -194,7 +194,7 @@ class KeepBeats:
         while True:
             # When the store does not answer, who is alive stays as it was; slots with two owners only cost conflicts.
             with suppress(PortError):
-                self._look(await self.store.sheets())
+                self._look(await self.store.sheets(but_of=self.server))
             self._forget_the_dead()
             # Reading tens of thousands of beats costs something; who is dead is known soon enough.
             await asyncio.sleep(self.settings.look * (1 if len(self._heard) < self.settings.many else 2))
@@ -214,8 +214,7 @@ class KeepBeats:
         for sheet in sheets:
             newest[sheet.server] = max(sheet.counter, newest.get(sheet.server, 0))
             urls[sheet.server] = sheet.url
-            if sheet.server != self.server:
-                self._let_move(sheet)
+            self._let_move(sheet)
         for server, counter in newest.items():
             before = self._seen.get(server)
             if before is None:
@@ -225,7 +224,7 @@ class KeepBeats:
                 self._seen[server] = (counter, now)
         self._seen = {server: seen for server, seen in self._seen.items() if server in newest}
         moving = {server for server, (_, at) in self._seen.items() if now - at < self.settings.dead_after}
-        self.alive = {server: urls[server] for server in sorted(moving - {self.server})} | {self.server: self.url}
+        self.alive = {server: urls[server] for server in sorted(moving)} | {self.server: self.url}
         if self._shared_among != self.alive.keys():
             self._shared_among = frozenset(self.alive)
             self.shared_out(own_slots(self.server, self.alive), heir_slots(self.server, self.alive))

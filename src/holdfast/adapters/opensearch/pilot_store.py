@@ -48,8 +48,10 @@ class OpenSearchPilotStore:
             await self._cluster.refresh("beats")
             self._shown.add(name)
 
-    async def sheets(self, *, fresh: bool = False) -> Sequence[BeatSheet]:
-        found = await self._sheets({"match_all": {}})
+    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[BeatSheet]:
+        found = await self._sheets(
+            {"bool": {"must_not": {"term": {"server": but_of}}}} if but_of else {"match_all": {}}
+        )
         if fresh and found:
             # A refresh takes longer than anything else here, and a dead pilot's jobs wait for this answer.
             hits = await self._cluster.get("beats", [source["sheet"] for source in found])

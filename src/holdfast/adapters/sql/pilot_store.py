@@ -58,8 +58,11 @@ class SqlPilotStore:
         row = (escaped(sheet.server), sheet.bucket, to_json(sheet_to_json(sheet), f"the sheet of {sheet.server!r}"))
         await self.database.run(self.database.dialect.upsert(sheets, row))
 
-    async def sheets(self, *, fresh: bool = False) -> Sequence[BeatSheet]:
-        found = await self.database.rows(select(sheets.c.document).order_by(sheets.c.server, sheets.c.bucket))
+    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[BeatSheet]:
+        asked = select(sheets.c.document).order_by(sheets.c.server, sheets.c.bucket)
+        if but_of:
+            asked = asked.where(sheets.c.server != escaped(but_of))
+        found = await self.database.rows(asked)
         return [sheet_from_json(orjson.loads(document)) for (document,) in found]
 
     async def drop_sheets(self, server: str) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.apps.cli import neutral
-from holdfast.apps.cli.case_view import follow
 from holdfast.apps.cli.exit_codes import ExitCode
-from holdfast.apps.cli.run import ended_words
+from holdfast.apps.cli.run import start
 from holdfast.apps.cli.session import Session
 from holdfast.apps.cli.verb import seconds
 
@@ -95,14 +94,7 @@ def bpel(
         return _adapt(session, text, partner, proxy, out)
     version = session.client.store_bpel(text, wsdls=wsdls, jobs=jobs, mapping=who)["version"]
     params = {"message": _message(message)} if message else {}
-    started = session.client.start_case(version, params, key=key)
-    if detach:
-        if session.out.as_json:
-            session.out.document({"id": started["id"], "created": started["created"], "flow": version})
-        else:
-            session.out.data(started["id"])
-        return ExitCode.OK
-    return ended_words(session, follow(session, started["id"], timeout=timeout))
+    return start(session, version, params, key=key, detach=detach, timeout=timeout)
 
 
 def _text(path: Path) -> str:

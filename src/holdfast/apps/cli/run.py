@@ -67,6 +67,13 @@ def run(
         version = flow
     else:
         raise typer.BadParameter(f"there is no file {flow}")
+    return start(session, version, given, key=key, detach=detach, timeout=timeout)
+
+
+def start(
+    session: Session, version: str, given: dict[str, Any], *, key: str | None, detach: bool, timeout: float | None
+) -> int:
+    """Start a case and show how it does, or only its id."""
     started = session.client.start_case(version, given, key=key)
     if detach:
         if session.out.as_json:

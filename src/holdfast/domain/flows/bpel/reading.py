@@ -5,28 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from holdfast.domain.flows.bpel.construct_reader import bpel_tag
+from holdfast.domain.flows.bpel.declaration_reader import DeclarationReader
 from holdfast.domain.flows.bpel.process import (
     Activity,
-    Alias,
     Assign,
     Catch,
     Compensate,
     CompensateScope,
     Copy,
-    Correlation,
-    CorrelationSet,
     Empty,
     Exit,
     Expression,
     FlowActivity,
     ForEach,
-    FromSpec,
     If,
     Invoke,
     OnAlarm,
     OnMessage,
-    Part,
-    PartnerLink,
     Pick,
     Process,
     Receive,
@@ -38,23 +34,16 @@ from holdfast.domain.flows.bpel.process import (
     Source,
     Standard,
     Throw,
-    ToSpec,
     Validate,
-    VariableDeclaration,
     Wait,
     While,
 )
 from holdfast.domain.flows.bpel.report import Fate, Report
-from holdfast.domain.flows.bpel.xpath import BPEL, XPathRefused, compile_xpath
+from holdfast.domain.flows.bpel.xpath import BPEL, compile_xpath
 from holdfast.domain.flows.xml_tree import Element
 
 BPEL11 = "http://schemas.xmlsoap.org/ws/2003/03/business-process/"
-XPATH_URN = "urn:oasis:names:tc:wsbpel:2.0:sublang:xpath1.0"
-_EXPRESSIONS = frozenset(
-    {"condition", "for", "until", "repeatEvery", "startCounterValue", "finalCounterValue", "branches"}
-)
 _NOWHERE = Empty(Standard())
-TRUE = "true()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +75,10 @@ def read_process(root: Element, wsdls: Iterable[Element] = ()) -> Reading:
     return Reading(None if reader.report.refused else process, reader.report)
 
 
-class _Reader:
+class _Reader(DeclarationReader):
     def __init__(self, *, with_wsdl: bool = False) -> None:
-        self.report = Report()
-        self.with_wsdl = with_wsdl
+        super().__init__(with_wsdl=with_wsdl)
         self.suppress = False
-        self.with_sets: list[CorrelationSet] = []
-        self.lines: dict[str, int] = {}
         self.activities: dict[str, Callable[[Element, Standard], Activity]] = {
             "empty": lambda _, std: Empty(std),
             "exit": lambda _, std: Exit(std),
@@ -115,30 +101,8 @@ class _Reader:
             "repeatUntil": self.repeat_until,
             "forEach": self.for_each,
             "pick": self.pick,
-            "scope": self.scope,
+            "scope": self.scope_of,
         }
-
-    # What is said of a construct
-
-    def imported(self, element: Element) -> None:
-        self.report.add(element.line, element.name, Fate.IMPORTED)
-
-    def changed(self, element: Element, note: str) -> None:
-        self.report.add(element.line, element.name, Fate.CHANGED, note)
-
-    def refused(self, element: Element, note: str) -> None:
-        self.report.add(element.line, element.name, Fate.REFUSED, note)
-
-    def needed(self, element: Element, *names: str) -> None:
-        for name in names:
-            if not element.get(name).strip():
-                self.refused(element, f"the attribute {name} is missing")
-
-    def yes(self, element: Element, name: str, *, otherwise: bool = False) -> bool:
-        value = element.get(name)
-        if value not in ("", "yes", "no"):
-            self.refused(element, f"{name} is yes or no, not {value[:20]!r}")
-        return value == "yes" if value else otherwise
 
     # The process
 
@@ -146,7 +110,7 @@ class _Reader:
         if root.space.startswith(BPEL11):
             self.refused(root, "this is BPEL 1.1; WS-BPEL 2.0 is read")
             return None
-        if root.tag != _b("process"):
+        if root.tag != bpel_tag("process"):
             self.refused(root, "this is no process of WS-BPEL 2.0 (executable)")
             return None
         self.needed(root, "name", "targetNamespace")
@@ -154,11 +118,6 @@ class _Reader:
         self.suppress = self.yes(root, "suppressJoinFailure")
         scope = self.scope_of(root, Standard(root.get("name"), root.line, suppress=self.suppress))
         return Process(root.get("name"), scope)
-
-    def language(self, element: Element) -> None:
-        for name in ("queryLanguage", "expressionLanguage"):
-            if element.get(name) not in ("", XPATH_URN):
-                self.refused(element, f"{name} {element.get(name)[:80]}: only XPath 1.0 is read")
 
     def scope_of(self, element: Element, std: Standard) -> Scope:
         inner: Activity | None = None
@@ -210,91 +169,6 @@ class _Reader:
             exit_on_standard=self.yes(element, "exitOnStandardFault"),
         )
 
-    def imports(self, element: Element) -> None:
-        where = element.get("location")
-        if "://" in where or where.startswith("//"):
-            self.refused(element, "nothing is fetched; give the file with --wsdl and name it without a host")
-        elif not element.get("importType"):
-            self.refused(element, "the attribute importType is missing")
-        elif self.with_wsdl:
-            self.imported(element)
-        else:
-            self.changed(element, "nothing is fetched: give the file with --wsdl; messages are taken as they come")
-
-    def extensions(self, element: Element) -> None:
-        for child in element.elements:
-            if child.get("mustUnderstand") == "yes":
-                self.refused(child, f"the extension {child.get('namespace')[:80]} must be understood, and is not")
-            else:
-                self.changed(child, "the extension is not looked at")
-
-    def variables(self, element: Element | None) -> Iterable[VariableDeclaration]:
-        for child in self.listed(element, "variable"):
-            self.needed(child, "name")
-            kinds = [one for one in ("messageType", "type", "element") if child.get(one)]
-            if len(kinds) != 1:
-                self.refused(child, "a variable has one of messageType, type and element")
-            if "." in child.get("name"):
-                self.refused(child, "a variable's name has no dot")
-            first = child.child(_b("from"))
-            self.imported(child)
-            yield VariableDeclaration(
-                child.get("name"),
-                child.line,
-                child.qname(child.get("messageType")) if child.get("messageType") else "",
-                child.qname(child.get("type")) if child.get("type") else "",
-                child.qname(child.get("element")) if child.get("element") else "",
-                None if first is None else self.from_(first),
-            )
-
-    def partners(self, element: Element | None) -> Iterable[PartnerLink]:
-        for child in self.listed(element, "partnerLink"):
-            self.needed(child, "name", "partnerLinkType")
-            mine, theirs = child.get("myRole"), child.get("partnerRole")
-            if not mine and not theirs:
-                self.refused(child, "a partner link has a role: myRole, partnerRole or both")
-            if child.get("initializePartnerRole") and not theirs:
-                self.refused(child, "initializePartnerRole without partnerRole")
-            self.imported(child)
-            yield PartnerLink(child.get("name"), child.line, child.qname(child.get("partnerLinkType")), mine, theirs)
-
-    def sets(self, element: Element | None) -> Iterable[CorrelationSet]:
-        for child in self.listed(element, "correlationSet"):
-            self.needed(child, "name", "properties")
-            self.imported(child)
-            found = CorrelationSet(
-                child.get("name"), tuple(child.qname(one) for one in child.get("properties").split())
-            )
-            self.with_sets.append(found)
-            self.lines[found.name] = child.line
-            yield found
-
-    def listed(self, element: Element | None, name: str) -> Iterable[Element]:
-        seen: set[str] = set()
-        for child in element.elements if element is not None else ():
-            if child.tag == _b(name):
-                if child.get("name") in seen:
-                    self.refused(child, f"there is a second {name} {child.get('name')}")
-                seen.add(child.get("name"))
-                yield child
-            elif child.tag != _b("documentation"):
-                self.refused(child, f"{name} was expected")
-
-    def aliases(self, wsdls: Iterable[Element]) -> Iterable[Alias]:
-        for wsdl in wsdls:
-            for child in wsdl.elements:
-                if child.name != "propertyAlias":
-                    continue
-                query = next((one for one in child.elements if one.name == "query"), None)
-                message, element = child.get("messageType"), child.get("element") or child.get("type")
-                yield Alias(
-                    child.qname(child.get("propertyName")),
-                    child.qname(message) if message else "",
-                    child.qname(element) if element else "",
-                    child.get("part"),
-                    None if query is None or not query.text.strip() else self.expression(query),
-                )
-
     # Handlers
 
     def handler(self, element: Element | None) -> Activity | None:
@@ -309,7 +183,7 @@ class _Reader:
         out: list[Catch] = []
         everything: Activity | None = None
         for child in element.elements:
-            if child.tag == _b("catch"):
+            if child.tag == bpel_tag("catch"):
                 self.imported(child)
                 name, variable = child.get("faultName"), child.get("faultVariable")
                 message, kind = child.get("faultMessageType"), child.get("faultElement")
@@ -321,10 +195,10 @@ class _Reader:
                     self.refused(child, "a fault's type needs a faultVariable")
                 full = [child.qname(one) if one else "" for one in (name, message, kind)]
                 out.append(Catch(child.line, self.only(child), full[0], variable, full[1], full[2]))
-            elif child.tag == _b("catchAll"):
+            elif child.tag == bpel_tag("catchAll"):
                 self.imported(child)
                 everything = self.only(child)
-            elif child.tag != _b("documentation"):
+            elif child.tag != bpel_tag("documentation"):
                 self.refused(child, "catch or catchAll was expected")
         if not out and everything is None:
             self.refused(element, "there is no handler in it")
@@ -336,15 +210,15 @@ class _Reader:
         messages: list[OnMessage] = []
         alarms: list[OnAlarm] = []
         for child in element.elements:
-            if child.tag == _b("onEvent"):
+            if child.tag == bpel_tag("onEvent"):
                 messages.append(self.on_message(child))
                 if not isinstance(messages[-1].inner, Scope):
                     self.refused(child, "an event handler's activity is a scope")
-            elif child.tag == _b("onAlarm"):
+            elif child.tag == bpel_tag("onAlarm"):
                 alarms.append(self.on_alarm(child, repeat=True))
                 if not isinstance(alarms[-1].inner, Scope):
                     self.refused(child, "an event handler's activity is a scope")
-            elif child.tag != _b("documentation"):
+            elif child.tag != bpel_tag("documentation"):
                 self.refused(child, "onEvent or onAlarm was expected")
         if not messages and not alarms:
             self.refused(element, "there is no handler in it")
@@ -369,7 +243,7 @@ class _Reader:
     def on_alarm(self, element: Element, *, repeat: bool) -> OnAlarm:
         self.imported(element)
         found = self.when(element)
-        every = element.child(_b("repeatEvery"))
+        every = element.child(bpel_tag("repeatEvery"))
         if every is not None and not repeat:
             self.refused(every, "only an event handler repeats")
         if found == (None, None) and every is None:
@@ -413,16 +287,16 @@ class _Reader:
         targets: list[str] = []
         join: Expression | None = None
         for child in element.elements:
-            if child.tag == _b("sources"):
-                for one in child.each(_b("source")):
+            if child.tag == bpel_tag("sources"):
+                for one in child.each(bpel_tag("source")):
                     self.needed(one, "linkName")
-                    condition = one.child(_b("transitionCondition"))
+                    condition = one.child(bpel_tag("transitionCondition"))
                     sources.append(
                         Source(one.get("linkName"), None if condition is None else self.expression(condition))
                     )
-            elif child.tag == _b("targets"):
-                targets += [one.get("linkName") for one in child.each(_b("target"))]
-                condition = child.child(_b("joinCondition"))
+            elif child.tag == bpel_tag("targets"):
+                targets += [one.get("linkName") for one in child.each(bpel_tag("target"))]
+                condition = child.child(bpel_tag("joinCondition"))
                 join = None if condition is None else self.expression(condition)
         return Standard(element.get("name"), element.line, tuple(sources), tuple(targets), join, self.suppress)
 
@@ -432,7 +306,7 @@ class _Reader:
         return Validate(std, tuple(element.get("variables").split()))
 
     def when(self, element: Element) -> tuple[Expression | None, Expression | None]:
-        for_, until = element.child(_b("for")), element.child(_b("until"))
+        for_, until = element.child(bpel_tag("for")), element.child(bpel_tag("until"))
         if for_ is not None and until is not None:
             self.refused(until, "it says for or until, not both")
         return (None if for_ is None else self.expression(for_)), (None if until is None else self.expression(until))
@@ -443,106 +317,20 @@ class _Reader:
             self.refused(element, "it says no time")
         return Wait(std, *found)
 
-    def expression(self, element: Element) -> Expression:
-        text = element.text.strip()
-        self.language(element)
-        if not text:
-            self.refused(element, "there is no expression in it")
-            text = TRUE
-        try:
-            return Expression(compile_xpath(text, element.namespaces), element.line)
-        except XPathRefused as why:
-            self.refused(element, str(why))
-            return Expression(compile_xpath(TRUE, {}), element.line)
-
-    def condition(self, element: Element) -> Expression:
-        found = element.child(_b("condition"))
-        if found is None:
-            self.refused(element, "there is no condition in it")
-            return Expression(compile_xpath(TRUE, {}), element.line)
-        return self.expression(found)
-
     def assign(self, element: Element, std: Standard) -> Activity:
         if self.yes(element, "validate"):
             self.changed(element, "validate: no schema is read, so nothing is checked against one")
         copies: list[Copy] = []
         for child in element.elements:
-            if child.tag == _b("copy"):
+            if child.tag == bpel_tag("copy"):
                 copies.append(self.copy(child))
-            elif child.tag == _b("extensionAssignOperation"):
+            elif child.tag == bpel_tag("extensionAssignOperation"):
                 self.refused(child, "an operation that is no part of WS-BPEL 2.0")
             elif child.space == BPEL and child.name not in ("documentation", "sources", "targets"):
                 self.refused(child, "it may not stand in assign")
         if not copies:
             self.refused(element, "there is no copy in it")
         return Assign(std, tuple(copies))
-
-    def copy(self, element: Element) -> Copy:
-        self.imported(element)
-        from_, to = element.child(_b("from")), element.child(_b("to"))
-        if from_ is None or to is None:
-            self.refused(element, "it has one from and one to")
-            return Copy(FromSpec(element.line), ToSpec(element.line))
-        keep, missing = self.yes(element, "keepSrcElementName"), self.yes(element, "ignoreMissingFromData")
-        return Copy(self.from_(from_), self.to(to), keep, missing)
-
-    def from_(self, element: Element) -> FromSpec:
-        literal, query = element.child(_b("literal")), element.child(_b("query"))
-        partner = element.get("partnerLink")
-        if partner:
-            self.changed(element, "the address of a partner is an empty reference here; a mapping says who it is")
-        if element.get("variable"):
-            return FromSpec(
-                element.line, element.get("variable"), element.get("part"),
-                element.qname(element.get("property")) if element.get("property") else "",
-                None if query is None else self.expression(query),
-            )  # fmt: skip
-        if partner:
-            return FromSpec(element.line, partner=partner)
-        if literal is not None:
-            if len(literal.elements) > 1:
-                self.refused(literal, "a literal is one element or a text")
-            return FromSpec(element.line, literal=literal)
-        if element.text.strip():
-            return FromSpec(element.line, expression=self.expression(element))
-        self.refused(element, "it says nothing to copy")
-        return FromSpec(element.line, empty=True)
-
-    def to(self, element: Element) -> ToSpec:
-        query = element.child(_b("query"))
-        if element.get("partnerLink"):
-            self.changed(element, "partners are not given addresses here; a mapping says who they are")
-            return ToSpec(element.line, partner=element.get("partnerLink"))
-        if element.get("variable"):
-            return ToSpec(
-                element.line, element.get("variable"), element.get("part"),
-                element.qname(element.get("property")) if element.get("property") else "",
-                None if query is None else self.expression(query),
-            )  # fmt: skip
-        if not element.text.strip():
-            self.refused(element, "it says no place")
-            return ToSpec(element.line)
-        return ToSpec(element.line, expression=self.expression(element))
-
-    def parts(self, element: Element, group: str, one: str, attribute: str) -> tuple[Part, ...]:
-        found = element.child(_b(group))
-        if found is None:
-            return ()
-        for child in found.each(_b(one)):
-            self.needed(child, "part", attribute)
-        return tuple(Part(child.get("part"), child.get(attribute)) for child in found.each(_b(one)))
-
-    def correlations(self, element: Element) -> tuple[Correlation, ...]:
-        found = element.child(_b("correlations"))
-        out: list[Correlation] = []
-        for child in found.each(_b("correlation")) if found is not None else ():
-            self.needed(child, "set")
-            initiate = child.get("initiate", "no")
-            if initiate not in ("yes", "no", "join"):
-                self.refused(child, f"initiate is yes, no or join, not {initiate[:20]!r}")
-            self.imported(child)
-            out.append(Correlation(child.get("set"), initiate, child.get("pattern")))
-        return tuple(out)
 
     def invoke(self, element: Element, std: Standard) -> Activity:
         self.needed(element, "partnerLink", "operation")
@@ -558,10 +346,10 @@ class _Reader:
         )  # fmt: skip
         if not handling:
             return call
-        own = Element(_b("faultHandlers"), line=element.line, namespaces=element.namespaces)
+        own = Element(bpel_tag("faultHandlers"), line=element.line, namespaces=element.namespaces)
         own.children = [child for child in handling if child.name != "compensationHandler"]
         catches, catch_all = self.catches(own) if own.children else ((), None)
-        undo = element.child(_b("compensationHandler"))
+        undo = element.child(bpel_tag("compensationHandler"))
         return Scope(std, call, catches=catches, catch_all=catch_all, compensation=self.handler(undo))
 
     def receive(self, element: Element, std: Standard) -> Activity:
@@ -586,7 +374,7 @@ class _Reader:
         )  # fmt: skip
 
     def flow(self, element: Element, std: Standard) -> Activity:
-        links = element.child(_b("links"))
+        links = element.child(bpel_tag("links"))
         names = tuple(one.get("name") for one in self.listed(links, "link"))
         return FlowActivity(std, names, self.inner(element))
 
@@ -594,10 +382,10 @@ class _Reader:
         branches = [(self.condition(element), self.only(element))]
         otherwise: Activity | None = None
         for child in element.elements:
-            if child.tag == _b("elseif"):
+            if child.tag == bpel_tag("elseif"):
                 self.imported(child)
                 branches.append((self.condition(child), self.only(child)))
-            elif child.tag == _b("else"):
+            elif child.tag == bpel_tag("else"):
                 self.imported(child)
                 otherwise = self.only(child)
         return If(std, tuple(branches), otherwise)
@@ -612,7 +400,7 @@ class _Reader:
         self.needed(element, "counterName", "parallel")
         found: list[Expression] = []
         for name in ("startCounterValue", "finalCounterValue"):
-            child = element.child(_b(name))
+            child = element.child(bpel_tag(name))
             if child is None:
                 self.refused(element, f"there is no {name} in it")
             found.append(
@@ -622,8 +410,8 @@ class _Reader:
         if not isinstance(inner, Scope):
             self.refused(element, "the activity of a forEach is a scope")
             inner = Scope(Standard(line=element.line), inner)
-        done = element.child(_b("completionCondition"))
-        branches = done.child(_b("branches")) if done is not None else None
+        done = element.child(bpel_tag("completionCondition"))
+        branches = done.child(bpel_tag("branches")) if done is not None else None
         if done is not None and branches is None:
             self.refused(done, "there is no branches in it")
         return ForEach(
@@ -633,18 +421,11 @@ class _Reader:
         )  # fmt: skip
 
     def pick(self, element: Element, std: Standard) -> Activity:
-        messages = tuple(self.on_message(child) for child in element.each(_b("onMessage")))
-        alarms = tuple(self.on_alarm(child, repeat=False) for child in element.each(_b("onAlarm")))
+        messages = tuple(self.on_message(child) for child in element.each(bpel_tag("onMessage")))
+        alarms = tuple(self.on_alarm(child, repeat=False) for child in element.each(bpel_tag("onAlarm")))
         create = self.yes(element, "createInstance")
         if not messages:
             self.refused(element, "there is no onMessage in it")
         if create and alarms:
             self.refused(element, "a pick that creates an instance has no onAlarm")
         return Pick(std, messages, alarms, create)
-
-    def scope(self, element: Element, std: Standard) -> Activity:
-        return self.scope_of(element, std)
-
-
-def _b(name: str) -> str:
-    return f"{{{BPEL}}}{name}"
