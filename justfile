@@ -190,6 +190,19 @@ bench-smoke:
     BENCH_SMOKE=1 just bench proxy --calls 5 --rounds 1 --crowd 10 --tasks 4
     BENCH_SMOKE=1 just bench pilots simulate --seeds 1 --no-keep
 
+# The files of deploy/ by their own tools: systemd-analyze, helm lint and the drawn manifests. Builds helm the first time (minutes).
+deploy-check *args:
+    scripts/servers install helm
+    uv run pytest tests/deploy -m "not live" {{ args }}
+
+# Lists of everything that a release is made of (CycloneDX), and its pinned requirements by digest, into dist/.
+sbom:
+    uv run python scripts/supply_chain.py sbom dist
+
+# Known vulnerabilities in what the lock files pin: fails on any; where no database can be reached it says so, and fails with `--must-run`.
+audit *args:
+    uv run python scripts/supply_chain.py audit {{ args }}
+
 # A new user's first ten minutes: the README's commands in a clean environment.
 quickstart:
     eval "$(scripts/servers env)" && uv run python -m tests.walks.first_ten_minutes
