@@ -19,8 +19,8 @@ from holdfast.ports.identity import IMPLIED, Role
 
 ROLES = [role for role in Role if role is not Role.PILOT]
 TENANT = "no-such-tenant"
-OPEN = {"/login"}
-"""The one address without a token: it trades a link's secret for a session; see test_sessions.py."""
+OPEN = {"/login", "/login/provider", "/login/back"}
+"""The addresses without a token: they trade a link's secret or a provider's code for a session; see test_sessions.py and tests/identity/test_oidc.py."""
 
 
 def _routes(server: RunningServer) -> list[tuple[str, str, Role | None]]:

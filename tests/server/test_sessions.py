@@ -147,3 +147,8 @@ async def test_a_file_is_served_by_its_plain_name_alone(local: RunningServer, te
     person = local.person("viewer", tenant=tenant)
     for name in ("nothing.js", "..%2findex.html", ".hidden.js", "%2e%2e%2f%2e%2e%2fdesk.py", "x.py"):
         assert (await person.get(f"/assets/{name}")).status_code == 404
+
+
+async def test_without_a_provider_there_is_no_log_in_by_one(local: RunningServer) -> None:
+    for path in ("/login/provider", "/login/back?code=x&state=y"):
+        problem(await local.client().get(path), 404)

@@ -13,6 +13,7 @@ from platformdirs import user_cache_path, user_state_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from holdfast.apps.downstream_settings import DownstreamTable, check_downstreams
+from holdfast.apps.identity_settings import OidcTable
 from holdfast.apps.retry_settings import BudgetsTable, LadderTable, dispatcher_of, ladders_of
 from holdfast.apps.storage_settings import ElementTable, elements_of
 from holdfast.domain.faults.brakes import CORE_HOUR, BrakePolicy
@@ -26,7 +27,7 @@ from holdfast.ports.errors import Permanent
 
 _LISTS = frozenset({"callback_hosts", "flow_files", "free_tries", "outputs", "peer_hosts", "staging_hosts"})
 """Settings that are lists, written with commas."""
-_TABLES = frozenset({"ladders", "budgets", "downstreams", "storage", "unanswered"})
+_TABLES = frozenset({"ladders", "budgets", "downstreams", "oidc", "storage", "unanswered"})
 """Settings that are tables of the file; in the environment they are written as JSON."""
 
 
@@ -41,6 +42,8 @@ class Settings(BaseModel):
     """Folder for what a process keeps itself: the signing key, the laptop's database."""
     signing_key: Path | None = None
     """File with the key that signs tokens; `STATE/signing-key` unless set. All servers of a domain share it."""
+    oidc: OidcTable | None = None
+    """A provider of OpenID Connect, whose tokens are taken beside our own and by whose page people log in; see the how-to on single sign-on."""
     listen: str = "127.0.0.1"
     """The address that a server listens on; `0.0.0.0` for all of the machine's."""
     port: int = 8470

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,8 +11,7 @@ from holdfast.adapters.system.clock import SystemClock
 from holdfast.apps.settings import Settings
 from holdfast.ports.errors import Permanent
 from holdfast.ports.identity import Role
-
-WORD = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
+from holdfast.services.read_claims import WORD
 
 
 def make_token(settings: Settings, *, subject: str, tenant: str, roles: Sequence[str], seconds: int) -> str:

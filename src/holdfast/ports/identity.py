@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -84,4 +85,12 @@ class Identity(Protocol):
 
     def verify(self, token: str, *, late: int = 0) -> Principal:
         """Who that is; raises `BadToken`. A token may be up to `late` seconds past its end."""
+        ...
+
+    def seal(self, words: Mapping[str, str], *, purpose: str, seconds: int) -> str:
+        """Words for somebody to keep and bring back unchanged; they can be read, and are no token."""
+        ...
+
+    def unseal(self, text: str, *, purpose: str) -> Mapping[str, str]:
+        """Sealed words, if they are of that purpose and of now; raises `BadToken`."""
         ...

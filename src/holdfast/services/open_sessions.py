@@ -71,18 +71,23 @@ class OpenSessions:
             raise Transient("the store did not say clearly whether the link was taken; try it again, or make a new one")
         if not isinstance(written, Written):
             raise BadToken(REFUSED)
+        roles = slip.body.get("roles")
+        until = slip.body.get("until")
+        return self.admit(
+            subject=str(slip.body["subject"]),
+            tenant=slip.tenant,
+            roles=(Role(one) for one in roles) if isinstance(roles, list) else (Role.VIEWER,),
+            until=until if isinstance(until, int) else None,
+        )
+
+    def admit(self, *, subject: str, tenant: str, roles: Iterable[Role], until: int | None) -> tuple[str, Principal]:
+        """A session's token for somebody who is known, with those of the roles that people have; `BadToken` if it would have ended already."""
         seconds = SESSION_SECONDS
-        if isinstance(until := slip.body.get("until"), int):
+        if until is not None:
             seconds = min(seconds, until - self.clock.now() // 1000)
         if seconds <= 0:
             raise BadToken(REFUSED)
-        roles = slip.body.get("roles")
-        token = self.identity.issue(
-            subject=str(slip.body["subject"]),
-            tenant=slip.tenant,
-            roles=frozenset(Role(one) for one in roles) if isinstance(roles, list) else frozenset({Role.VIEWER}),
-            seconds=seconds,
-        )
+        token = self.identity.issue(subject=subject, tenant=tenant, roles=frozenset(roles) & PEOPLE, seconds=seconds)
         return token, self.identity.verify(token)
 
 

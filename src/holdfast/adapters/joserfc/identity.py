@@ -6,6 +6,7 @@ import os
 import secrets
 import stat
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
 
 from joserfc import jwt
@@ -17,6 +18,8 @@ from holdfast.ports.errors import Permanent
 from holdfast.ports.identity import BadToken, Principal, Role
 
 AUDIENCE = "holdfast"
+SEALED = "holdfast-sealed"
+"""Whom sealed words are for: nobody who takes tokens."""
 CACHE = 150_000
 """Tokens that were checked: as many as there are pilots, or every beat would be checked anew."""
 
@@ -70,6 +73,23 @@ class SignedIdentity:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BadToken("the token lacks a subject, tenant, role or end") from error
+
+    def seal(self, words: Mapping[str, str], *, purpose: str, seconds: int) -> str:
+        ends = self._clock.now() // 1000 + seconds
+        claims = {"aud": SEALED, "purpose": purpose, "words": dict(words), "exp": ends}
+        return jwt.encode({"alg": "HS256", "typ": "JWT"}, claims, self._key)
+
+    def unseal(self, text: str, *, purpose: str) -> Mapping[str, str]:
+        try:
+            claims = jwt.decode(text, self._key, algorithms=["HS256"]).claims
+        except (JoseError, ValueError) as error:
+            raise BadToken("these words were not sealed here") from error
+        if claims.get("aud") != SEALED or claims.get("purpose") != purpose:
+            raise BadToken("these words were sealed for something else")
+        if self._clock.now() // 1000 >= claims["exp"]:
+            raise BadToken("these words were sealed too long ago")
+        words: Mapping[str, str] = claims["words"]
+        return words
 
 
 def _text(value: object) -> str:

@@ -29,6 +29,7 @@ from holdfast.apps.server import (
     inbox_routes,
     incident_routes,
     job_routes,
+    login_routes,
     page_routes,
     peer_routes,
     peering_routes,
@@ -125,6 +126,7 @@ def make_app(services: ServerParts) -> FastAPI:
         app.include_router(router)
     app.include_router(page_routes.api)
     app.include_router(page_routes.router)
+    app.include_router(login_routes.router)
     describe(app)
     app.add_middleware(Gate, settings=services.parts.settings, metrics=metrics)
     app.state.beats = QuickBeat(desk, metrics)

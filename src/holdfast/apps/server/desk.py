@@ -27,7 +27,7 @@ from holdfast.services.open_sessions import word_against_forgery
 from holdfast.services.write_checked import Answer, Missing, Settled
 
 SPECIFICATIONS = 5000
-MAX_TOKEN = 4096
+MAX_TOKEN = 8192
 DOWNSTREAMS = "/v1/downstreams/"
 FOR_PEERS = ("/ga4gh/wes/v1/", "/v1/peering/")
 """Where other domains ask; nothing else here is any of their business."""
@@ -163,11 +163,11 @@ def _bearer(request: Request) -> str:
     return token
 
 
-def known_caller(request: Request) -> None:
+async def known_caller(request: Request) -> None:
     """Lets nobody have a body read who shows no token of ours, of whatever role and however late; the route looks closer."""
     token = _called_back(request) or _bearer(request)
     if not token.startswith(MARK):
-        _verified(request, token, LATEST)
+        await _verified(request, token, LATEST)
 
 
 def _called_back(request: Request) -> str:
@@ -176,13 +176,13 @@ def _called_back(request: Request) -> str:
     return told if len(told) <= MAX_TOKEN else ""
 
 
-def _verified(request: Request, token: str, late: int) -> Principal:
-    parts = desk_of(request).services.parts
+async def _verified(request: Request, token: str, late: int) -> Principal:
+    services = desk_of(request).services
     try:
-        peer = parts.peers.caller(token)
+        peer = services.parts.peers.caller(token)
         if peer is not None and not request.url.path.startswith(FOR_PEERS):
             raise Problem(403, "the token of a peer is good for the Workflow Execution Service alone")
-        return peer or parts.identity.verify(token, late=late)
+        return peer or await services.callers.verify(token, late=late)
     except BadToken as error:
         raise Problem(401, str(error)) from error
 
@@ -191,7 +191,7 @@ def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Princip
     """A dependency that lets nobody through without a token of that role."""
 
     async def check(request: Request) -> Principal:
-        principal = _verified(request, _bearer(request), late)
+        principal = await _verified(request, _bearer(request), late)
         if not principal.may(role):
             raise Problem(403, f"this needs the role {role}; the token has {', '.join(sorted(principal.roles))}")
         named = request.path_params.get("pilot")
@@ -226,7 +226,7 @@ async def _hinter(request: Request) -> Principal:
     token = _called_back(request)
     if not token:
         return await _token_to_hint(request)
-    principal = _verified(request, token, 0)
+    principal = await _verified(request, token, 0)
     if not principal.may(Role.HINT):
         raise Problem(403, f"this needs the role {Role.HINT}")
     return principal

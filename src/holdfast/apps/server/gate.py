@@ -45,7 +45,7 @@ class Gate:
         async def bounded() -> Message:
             nonlocal size, whole
             if size == 0 and not whole and scope["method"] in ACTS and scope["path"] not in OPEN:
-                known_caller(Request(scope))
+                await known_caller(Request(scope))
             if whole:  # what comes now is that the client is gone; that may take long
                 return await receive()
             try:

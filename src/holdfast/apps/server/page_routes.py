@@ -11,12 +11,13 @@ from html import escape
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.routing import APIRoute
 
 from holdfast.apps.server.answers import Out, Time, errors
-from holdfast.apps.server.desk import TheDesk, Viewer, cookie_of, session_of
+from holdfast.apps.server.desk import Desk, TheDesk, Viewer, cookie_of, desk_of, session_of
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import Model
 from holdfast.apps.server.problems import Problem
@@ -61,7 +62,7 @@ def policy(nonce: str, *, script: bool) -> str:
     )
 
 
-class _PageRoute(APIRoute):
+class PageRoute(APIRoute):
     """A person who is not logged in is told in words how to be, and not by a document for programs."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -79,7 +80,7 @@ class _PageRoute(APIRoute):
 
 
 api = APIRouter(tags=["watch"])
-router = APIRouter(tags=["watch"], route_class=_PageRoute)
+router = APIRouter(tags=["watch"], route_class=PageRoute)
 
 
 class LinkIn(Model):
@@ -142,8 +143,15 @@ async def log_in(desk: TheDesk, request: Request, once: Annotated[str, Query(max
         token, who = await desk.services.sessions.redeem(once)
     except BadToken as error:
         raise Problem(401, str(error)) from error
-    # A page that leads on, not a redirect: the browser then sends the strict cookie wherever the link was found.
-    answer = _plain("Holdfast", f"<p>You are logged in as {escape(who.subject)}. <a href='/'>Go on</a>.</p>", on="/")
+    return logged_in(desk, token, who.subject, on="/")
+
+
+def logged_in(desk: Desk, token: str, subject: str, *, on: str) -> Response:
+    """The answer that begins a session: a page that leads on, not a redirect, for then the browser sends the strict cookie wherever it came from."""
+    leads = escape(on, quote=True)
+    answer = plain_page(
+        "Holdfast", f"<p>You are logged in as {escape(subject)}. <a href='{leads}'>Go on</a>.</p>", on=on
+    )
     answer.set_cookie(
         cookie_of(desk),
         token,
@@ -190,7 +198,7 @@ async def page(_who: Viewer) -> Response:
     text = _shell()
     if text is None:
         body = "<p>The pages are not built into this installation. In the source folder, <code>just pages</code> builds them; packages have them.</p>"
-        return _plain("Holdfast", body)
+        return plain_page("Holdfast", body)
     nonce = secrets.token_urlsafe(16)
     headers = HEADERS | {"Content-Security-Policy": policy(nonce, script=True)}
     return Response(text.replace(NONCE, nonce), headers=headers, media_type="text/html; charset=utf-8")
@@ -216,17 +224,24 @@ def _stranger(request: Request, detail: str) -> Response:
     # Someone who is logged in and came by a link of another site has sent no cookie: from this page they do.
     here = escape(request.url.path, quote=True) if request.url.path != "/login" else "/"
     body = (
-        f"<p>{escape(detail)}</p>"
+        f"<p>{escape(detail)}</p>{_by_provider(request, here)}"
         "<p>In a terminal, <code>holdfast link</code> prints a link that logs this browser in. "
         f"Are you logged in already? <a href='{here}'>Open the page</a>.</p>"
     )
-    answer = _plain("Holdfast: who are you?", body)
+    answer = plain_page("Holdfast: who are you?", body)
     answer.status_code = 401
     answer.headers["WWW-Authenticate"] = "Bearer"
     return answer
 
 
-def _plain(title: str, body: str, *, on: str = "") -> Response:
+def _by_provider(request: Request, here: str) -> str:
+    provider = desk_of(request).services.provider
+    if provider is None or not provider.terms.client:
+        return ""
+    return f"<p><a href='/login/provider?on={quote(here)}'>Log in</a> with {escape(provider.terms.issuer)}.</p>"
+
+
+def plain_page(title: str, body: str, *, on: str = "") -> Response:
     nonce = secrets.token_urlsafe(16)
     leads = f"<meta http-equiv='refresh' content='0; url={escape(on)}'>" if on else ""
     text = (

@@ -15,6 +15,7 @@ from holdfast.adapters.httpx.peer_calls import HttpxPeerCalls
 from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.adapters.system.attachments import FolderAttachments
 from holdfast.adapters.system.results import SharedResults
+from holdfast.apps.wiring.identity import ask_provider
 from holdfast.apps.wiring.parts import Parts, choose_worklets
 from holdfast.apps.wiring.peers import hold_leases
 from holdfast.apps.wiring.relays import RelayParts
@@ -39,6 +40,7 @@ from holdfast.services.keep_neighbours import KeepNeighbours
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.keep_sites import KeepSites
 from holdfast.services.keep_tasks import KeepTasks
+from holdfast.services.know_callers import KnowCallers
 from holdfast.services.match_jobs import MatchJobs, policy_of
 from holdfast.services.measure_demand import MeasureDemand
 from holdfast.services.measure_offer import MeasureOffer
@@ -126,6 +128,8 @@ class ServerParts:
         )
         self.outputs = ReadOutputs(writer)
         self.sessions = OpenSessions(parts.slips, clock, parts.ids, parts.identity)
+        self.provider = ask_provider(parts)
+        self.callers = KnowCallers(parts.identity, self.provider)
         self.enrolments = EnrolPilots(parts.slips, clock, parts.ids)
         self.sites = KeepSites(parts.slips, clock)
         self.launches = KeepLaunches(parts.slips, clock)

@@ -1,0 +1,30 @@
+"""The provider of identities, if the settings name one."""
+
+from __future__ import annotations
+
+import structlog
+
+from holdfast.adapters.httpx.provider_door import HttpxProviderDoor
+from holdfast.adapters.joserfc.signatures import JoseSignatures
+from holdfast.adapters.system.secrets import ReferencedSecrets
+from holdfast.apps.wiring.parts import Parts
+from holdfast.services.ask_provider import AskProvider
+
+log = structlog.get_logger()
+
+
+def ask_provider(parts: Parts) -> AskProvider | None:
+    table = parts.settings.oidc
+    if table is None:
+        return None
+    door = HttpxProviderDoor(ReferencedSecrets(), secret=table.client_secret or "", ca_file=table.ca)
+    signatures = JoseSignatures(frozenset(table.algorithms))
+    return AskProvider(
+        table.terms,
+        door,
+        signatures,
+        parts.identity,
+        parts.clock,
+        parts.ids,
+        troubled=lambda text: log.warning("the provider of identities", detail=text),
+    )

@@ -1,0 +1,13 @@
+"""Secrets by reference: a document or a setting says where one is, and never what it is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Secrets(Protocol):
+    """The port."""
+
+    def read(self, reference: str) -> str:
+        """The secret at `env:NAME` or `file:PATH`, read anew each time, so that it can be changed; `Transient` if it is not there. The text never quotes it."""
+        ...
