@@ -111,7 +111,7 @@ class OidcProvider:
             {name: one for name, one in said.items() if one is not None},
             {name: one for name, one in claims.items() if one is not None},
             own,
-            algorithms=[said["alg"]],
+            algorithms=[str(said["alg"])],
         )
 
 

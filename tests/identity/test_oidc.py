@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from http.cookies import SimpleCookie
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -153,7 +154,8 @@ async def test_who_is_known_and_has_no_role_may_do_nothing(server: RunningServer
 
 async def test_leeway_is_for_clocks_that_differ(server: RunningServer, provider: OidcProvider) -> None:
     now = int(time.time())
-    for changes in ({}, {"exp": now - 20}, {"nbf": now + 30}, {"iat": now + 30}):
+    good: list[dict[str, Any]] = [{}, {"exp": now - 20}, {"nbf": now + 30}, {"iat": now + 30}]
+    for changes in good:
         assert (await server.client(provider.forged(**changes)).get("/v1/jobs")).status_code == 200, changes
     ending = provider.forged(exp=now + 5)
     assert (await server.client(ending).get("/v1/jobs")).status_code == 200
