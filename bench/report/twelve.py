@@ -1,0 +1,223 @@
+"""The twelve benchmarks, each with its goal, what was reached, and what was not compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from bench.pilots.plot import BLUE, GREEN, ORANGE, Bars, bars
+from bench.report.results import result, when
+
+Figures = dict[str, Any]
+Read = Callable[[Figures], tuple[str, bool]]
+"""The figure in words, and whether the goal is reached, by its bound and not by its median where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One of the twelve."""
+
+    number: int
+    name: str
+    command: str
+    kept: str
+    """The file of its results; empty: it is not kept as one."""
+    goal: str
+    read: Read | None
+    missing: str = ""
+
+
+def ratio(one: Figures) -> str:
+    return f"{one['median']:.2f} ({one['low']:.2f} to {one['high']:.2f}, {one['pairs']} pairs)"
+
+
+def _durable(one: Figures) -> tuple[str, bool]:
+    found = one["holdfast over bare"]
+    return f"{ratio(found)} × bare Temporal activities", found["low"] >= 30
+
+
+def _executors(one: Figures) -> tuple[str, bool]:
+    parsl, dask = one["holdfast over parsl"], one["holdfast over dask"]
+    return f"{ratio(parsl)} × Parsl HTEX; {ratio(dask)} × Dask", min(parsl["low"], dask["low"]) >= 3
+
+
+def _claims(one: Figures) -> tuple[str, bool]:
+    bulk, single = one["of bare bulk"], one["times bare single"]
+    return (
+        f"{ratio(bulk)} of bare bulk writes; {ratio(single)} × bare single ones",
+        bulk["low"] >= 0.8 and single["low"] >= 12,
+    )
+
+
+def _contention(one: Figures) -> tuple[str, bool]:
+    ours, naive = one["holdfast"], one["naive"]
+    wasted = "wasted writes a claim, worst round"
+    return (
+        f"{ours[wasted]:.4f} wasted writes a claim beside {naive[wasted]:.0f}; {ours['claimed twice']} claimed twice",
+        ours[wasted] <= 0.02 and not ours["claimed twice"],
+    )
+
+
+def _latency(one: Figures) -> tuple[str, bool]:
+    found = one["claim"]["p50 over p50"]
+    return f"{found:.2f} of a bare Temporal activity, submission to claim; pairs {one['claim']['pairs']}", found <= 0.15
+
+
+def _makespan(one: Figures) -> tuple[str, bool]:
+    worst = one["worst over bound, look-ahead"]
+    return (
+        f"{one['over bound, look-ahead']:.3f} × the clairvoyant bound with real pilots, {worst:.3f} at worst",
+        worst <= 1.03,
+    )
+
+
+def _staging(one: Figures) -> tuple[str, bool]:
+    disk, wire, hit = one["of dd"], one["of raw loopback"], one["hit by hard link"]
+    good = disk["low"] >= 0.92 and wire["low"] >= 0.9 and one["amplification"] <= 1 and hit["high"] <= 10
+    return (
+        f"{ratio(disk)} of `dd`, {ratio(wire)} of a bare socket, {one['amplification']:.2f} × the least bytes, a hit {hit['median']:.1f} × a hard link",
+        good,
+    )
+
+
+def _rules(one: Figures) -> tuple[str, bool]:
+    some, many = one["10000"], one["100000"]
+    return (
+        f"{some['decision']['indexed']['cpu']:.0f} µs a decision with 10⁴ rules, {many['decision']['indexed']['cpu']:.0f} µs with 10⁵ (the plain walk {some['decision']['evaluated']['cpu'] / 1e3:.0f} ms with 10⁴)",
+        many["decision"]["indexed"]["cpu"] <= 5,
+    )
+
+
+def _breadth(one: Figures) -> tuple[str, bool]:
+    large = one["large"]
+    most = max(large["peak_bytes"].values()) / (1 << 20)
+    return (
+        f"10⁶ jobs accepted in {large['accepted_in']:.0f} s, {most:.0f} MiB at most in a process, {large['events_a_job']:.4f} events a job",
+        large["accepted_in"] <= 60 and most <= 1024,
+    )
+
+
+def _control(one: Figures) -> tuple[str, bool]:
+    return (
+        f"10⁵ pilots: beats cost {one['beat cost, cores']:.2f} core, {one['claims a second']:.0f} claims a second beside them, p99 {one['p99 ratio']:.2f} × that of 10³",
+        one["beat cost, cores"] <= 0.25 and one["claims a second"] >= 2000 and one["p99 ratio"] <= 2,
+    )
+
+
+TWELVE = (
+    Benchmark(1, "durable dispatch", "just bench durable --rounds 8", "durable", "≥ 30 ×", _durable),
+    Benchmark(
+        2,
+        "against executors",
+        "just bench executor --peers parsl,dask --rounds 5",
+        "executor",
+        "≥ 3 × each",
+        _executors,
+        "Celery, DBOS; 10⁵ calls",
+    ),
+    Benchmark(
+        3, "claim efficiency", "just bench claim_efficiency", "claim_efficiency", "≥ 0.80 of bulk, ≥ 12 × single", _claims
+    ),
+    Benchmark(
+        4,
+        "contention",
+        "just bench contention --rounds 2",
+        "contention",
+        "≤ 0.02, none twice",
+        _contention,
+        "10⁷ commits; a second run had 0.022",
+    ),
+    Benchmark(
+        5, "latency", "just bench start_latency --rounds 40", "start_latency", "≤ 0.15", _latency, "Parsl's round trip"
+    ),
+    Benchmark(
+        6,
+        "lost pilots",
+        "just chaos full",
+        "",
+        "a kill ≤ 1 s, silence ≤ 1.25 leases",
+        None,
+        "Dask and Parsl killed beside it; written by hand on the page of benchmarks",
+    ),
+    Benchmark(
+        7,
+        "commits under chaos",
+        "just chaos release",
+        "",
+        "0, 0, 0 in 10⁶ jobs",
+        None,
+        "10⁶ jobs and 10⁴ kills; see the fault table for what was run",
+    ),
+    Benchmark(
+        8,
+        "makespan with caches",
+        "just bench pilots real",
+        "pilots_real",
+        "≤ 1.03 × the bound",
+        _makespan,
+        "in the simulation the goal is reached; real jobs of 4 s cost 0.3 s each on top",
+    ),
+    Benchmark(9, "staging", "just bench staging --rounds 5 --memory", "staging", "≥ 0.92, ≥ 0.90, ≤ 1.00, ≤ 10 ×", _staging),
+    Benchmark(
+        10, "rules", "just bench rules", "rules", "≤ 5 µs with 10⁵ rules", _rules, "cel-python beside it"
+    ),
+    Benchmark(
+        11,
+        "breadth of flows",
+        "just bench flow_scale --jobs 1000000 --beside 10000",
+        "flow_scale_1000000",
+        "≤ 60 s, ≤ 1 GiB",
+        _breadth,
+        "Snakemake and a graph of Dask",
+    ),
+    Benchmark(
+        12,
+        "control plane",
+        "python -m bench.control_plane --many 100000",
+        "control_plane",
+        "≤ 0.25 core, ≥ 2,000 a second, ≤ 2 ×",
+        _control,
+    ),
+)  # fmt: skip
+
+
+def section() -> Iterator[str]:
+    yield from (
+        "## The twelve benchmarks",
+        "",
+        "A goal counts as reached when the worse end of the 95 % interval of the pairs reaches it. *Not compared* is what the benchmark was to be held against and was not.",
+        "",
+        "| # | what | command | figure | goal | reached | measured | not compared |",
+        "| --: | --- | --- | --- | --- | --- | --- | --- |",
+    )
+    for one in TWELVE:
+        found = result(one.kept) if one.kept else None
+        if found is None or one.read is None:
+            yield f"| {one.number} | {one.name} | `{one.command}` | [by hand](benchmarks.md) | {one.goal} | – | – | {one.missing or '–'} |"
+            continue
+        text, reached = one.read(found["figures"])
+        yield f"| {one.number} | {one.name} | `{one.command}` | {text} | {one.goal} | {'yes' if reached else 'no'} | {when(found)} | {one.missing or '–'} |"
+    yield from ("", "![Calls a second, durable and not](proof-executors.svg)", "")
+
+
+def pictures() -> Iterator[tuple[str, str]]:
+    found = result("executor")
+    if found is None:
+        return
+    rates = found["figures"]["rates"]
+    names = {
+        "holdfast": ("Holdfast, each call on disk", BLUE),
+        "parsl": ("Parsl HTEX, in memory", ORANGE),
+        "dask": ("Dask, in memory", GREEN),
+    }
+    series = [
+        Bars(words, [median(rates[name])], [(max(rates[name]) - min(rates[name])) / 2], colour)
+        for name, (words, colour) in names.items()
+        if name in rates
+    ]
+    yield (
+        "proof-executors.svg",
+        bars("Functions called through an executor, two workers each", ["no-op"], series, "calls a second"),
+    )
