@@ -4,7 +4,8 @@
     just bench pilots simulate --seeds 3
     just bench pilots figures             # figures 6 to 12 for the docs, from the rows that simulate left
     just bench pilots real                # real pilots and files at a small size, held against the bound and the simulation
-    just bench pilots scale               # 10³ to 10⁶ jobs on up to 10⁵ pilots; --compiled for 10⁷
+    just bench pilots scale               # 10³ to 10⁶ jobs on up to 10⁵ pilots; --compiled is quicker
+    just bench pilots arrays              # 10³ to 10⁷ jobs on up to 10⁵ pilots, held against scale
 
 Each writes its rows to bench/results and ends with an error when a goal is not reached.
 """
@@ -17,7 +18,7 @@ import sys
 import time
 
 from bench.harness import keep, leave
-from bench.pilots import experiments, figures, real, scale
+from bench.pilots import experiments, figures, real, scale, scale_arrays
 from bench.pilots.real_site import REAL_ARMS
 
 
@@ -67,6 +68,13 @@ def main() -> None:
     one.add_argument("--condition", default="d2f2")
     one.add_argument("--compiled", action="store_true", help="compile the same files first, and compare")
     one.add_argument("--no-keep", action="store_true", help="write no results")
+    one = what.add_parser("arrays", help="the simulation in arrays: 10⁵ pilots and 10⁷ jobs")
+    one.add_argument("--jobs", type=int, default=10_000_000)
+    one.add_argument("--pilots", type=int, default=100_000)
+    one.add_argument("--workloads", default="W1,W2,W3")
+    one.add_argument("--condition", default="d2f2")
+    one.add_argument("--plain", action="store_true", help="without a compiler")
+    one.add_argument("--no-keep", action="store_true", help="write no results")
     one = what.add_parser("real", help="real pilots, real files and a storage server at a small size")
     one.add_argument("--seeds", type=int, default=1)
     one.add_argument("--arms", default=",".join(REAL_ARMS))
@@ -80,6 +88,10 @@ def main() -> None:
         leave(reached=asyncio.run(real.measure(given)))
     if given.what == "scale":
         leave(reached=scale.run(given))
+    if given.what == "arrays":
+        leave(
+            reached=scale_arrays.run(scale_arrays.plain(), vars(given)) if given.plain else scale_arrays.compiled(given)
+        )
     if given.what == "figures":
         sys.exit(0 if figures.write(print, check=given.check) else 1)
     leave(reached=simulate(given.seeds, kept=not given.no_keep))

@@ -9,10 +9,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench.report import fault_rows, laws, metadata_value, pattern_costs, twelve
+from bench.report import far_beyond, fault_rows, laws, metadata_value, pattern_costs, twelve
 
 PLACE = Path(__file__).parents[2] / "docs" / "reference"
-SECTIONS = (fault_rows, twelve, laws, pattern_costs, metadata_value)
+SECTIONS = (fault_rows, twelve, laws, far_beyond, pattern_costs, metadata_value)
 HEAD = """# Proof
 
 <!-- Written by bench/report from bench/results; `just proof` writes it anew. -->

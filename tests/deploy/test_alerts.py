@@ -106,7 +106,7 @@ async def prometheus(folder: Path) -> AsyncIterator[str]:
 
 
 @needs_promtool
-@pytest.mark.ledger("P4-09")
+@pytest.mark.ledger("P4-09", "P4-15")
 async def test_a_real_prometheus_reads_server_and_keeper_and_tells_of_a_dead_server(
     tmp_path: Path,
 ) -> None:
@@ -157,6 +157,14 @@ async def test_a_real_prometheus_reads_server_and_keeper_and_tells_of_a_dead_ser
             await until(lambda: found('holdfast_jobs{state="available"}'), "the domain's figures from the keeper")
             await until(lambda: found("domain:holdfast_jobs:max"), "the recorded figures")
             assert not await found('ALERTS{alertname="HoldfastServerDown", alertstate="firing"}')
+            # Grafana asks for each panel as is asked here: none may be refused, and those of the domain have something to show.
+            answers = {text: await web.get(f"{url}/api/v1/query", params={"query": text}) for text in board()}
+            assert {one.status_code for one in answers.values()} == {200}, answers
+
+            async def shown() -> bool:
+                return sum([bool(await found(text)) for text in answers]) >= 5
+
+            await until(shown, "panels with something to show")
             server.kill()
             await until(
                 lambda: found('ALERTS{alertname="HoldfastServerDown", alertstate="firing"}'),

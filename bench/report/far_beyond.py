@@ -1,0 +1,106 @@
+"""Ten million jobs and a hundred thousand pilots, simulated, and how large an installation must be for one's own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bench.pilots.plot import BLUE, GREEN, ORANGE, Bars, bars
+from bench.report.results import percent, result, when
+from holdfast.client.sizing import MEASURED, Load, plan
+
+LOADS = ((1e4, 100), (1e5, 1_000), (1e6, 10_000), (1e7, 10_000), (1e7, 100_000), (1e8, 100_000))
+POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+
+
+def power(number: float) -> str:
+    """A size, rounded to the next power of ten."""
+    exponent = 0
+    while 10 ** (exponent + 0.5) < number:
+        exponent += 1
+    return f"10{POWERS[exponent]}"
+
+
+def section() -> Iterator[str]:
+    found = result("pilots_scale_arrays")
+    if found is not None:
+        yield from _simulated(found)
+    yield from _sizing()
+
+
+def _simulated(found: dict[str, Any]) -> Iterator[str]:
+    rows = found["figures"]["rows"]
+    yield from (
+        "## Ten million jobs",
+        "",
+        f"`just bench pilots arrays`; {when(found)}.",
+        "",
+        "W1, W2 and W3 of [the experiments](../explanation/experiments.md) with look-ahead and re-staging under d2f2, a hundred jobs a pilot, in arrays (`bench/pilots/kernel.py`). It counts because it agrees with the simulation that drives the servers' and pilots' own",
+        "code wherever both were run, which a test repeats at 10³ and 10⁴ jobs.",
+        "",
+        "| flow | jobs | pilots | turnaround ÷ bound | hit ratio | claims a second | events a job | off in makespan, hit ratio | processor time | jobs a second | memory |",
+        "| --- | --: | --: | --: | --: | --: | --: | --- | --: | --: | --: |",
+    )
+    for row in rows:
+        off = row.get("off")
+        far = f"{100 * off['makespan']:+.2f} %, {100 * off['hit ratio']:+.2f} points" if off else "–"
+        yield (
+            f"| {row['workload']} | {row['jobs']:,} | {row['pilots']:,} | {row['over bound']:.4f} | {row['hit ratio']:.4f} | {row['claims a second']:.1f} | {row['events'] / row['jobs']:.2f} | {far} |"
+            f" {row['cpu']:.2f} s | {row['jobs a second']:,} | {row['memory'] / (1 << 20):.0f} MiB |"
+        )
+    largest = max(rows, key=lambda row: (row["jobs"], row["claims a second"]))
+    each = MEASURED.server_job + MEASURED.store_job + MEASURED.keeper_job + MEASURED.worker_job + MEASURED.temporal_job
+    share = largest["claims a second"] * each
+    yield from (
+        "",
+        f"What it would cost: at {1e6 * each:.0f} µs of processor time a job (`just bench flow_scale`), {largest['jobs']:,} jobs are {largest['jobs'] * each / 3600:.1f} core-hours of servers, store, keepers, workers and Temporal; with jobs of about {largest['pilots'] / largest['claims a second']:.0f} s on {largest['pilots']:,} pilots that is",
+        f"{largest['claims a second']:.0f} claims a second and {percent(share)} of one core, beside the beats. This is a simulation; the largest flow that was really run had 10⁶ jobs.",
+        "",
+        "![Turnaround over the clairvoyant bound](proof-ten-million.svg)",
+        "",
+    )
+
+
+def _sizing() -> Iterator[str]:
+    yield from (
+        "## How large for one's own numbers",
+        "",
+        "`holdfast plan --jobs-per-day N --pilots N`, from what was measured; leases of ten minutes, a peak of five times the mean, 5 % of attempts fail, ended jobs are kept for 30 days. A plan is a beginning: measure a tenth of it first.",
+        "",
+        "| jobs a day | pilots | profile | servers | keepers | workers | store nodes × cores | shards | store, GB | events of history a day | cores at the peak, all together |",
+        "| --: | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: |",
+    )
+    for jobs, pilots in LOADS:
+        made = plan(Load(jobs, pilots))
+        cores = made.server_cores + made.keeper_cores + made.worker_cores + made.store_cores + made.temporal_cores
+        yield (
+            f"| {power(jobs)} | {power(pilots)} | {made.profile} | {made.servers} | {made.keepers} | {made.workers} | {made.store_nodes} × {made.store_cores_each} | {made.shards} |"
+            f" {made.store_bytes / 1e9:,.0f} | {made.temporal_events_per_day:,.0f} | {cores:.1f} |"
+        )
+    yield ""
+
+
+def pictures() -> Iterator[tuple[str, str]]:
+    found = result("pilots_scale_arrays")
+    if found is None:
+        return
+    rows = found["figures"]["rows"]
+    flows = list(dict.fromkeys(row["workload"] for row in rows))
+    sizes = list(dict.fromkeys(power(row["jobs"]) for row in rows))
+    series = [
+        Bars(
+            flow,
+            [
+                100
+                * (
+                    next(row["over bound"] for row in rows if row["workload"] == flow and power(row["jobs"]) == size)
+                    - 1
+                )
+                for size in sizes
+            ],
+            [0.0] * len(sizes),
+            colour,
+        )
+        for flow, colour in zip(flows, (BLUE, ORANGE, GREEN), strict=False)
+    ]
+    yield "proof-ten-million.svg", bars("Turnaround beyond the clairvoyant bound, by jobs", sizes, series, "per cent")
