@@ -115,7 +115,7 @@ async def test_a_creation_whose_answer_is_lost_is_found_again_and_not_sent_twice
     assert shown["state"] == "COMPLETE"
     assert len(road.tasks("unanswered")) == 1
     assert runs(tmp_path / "ran") == 1
-    assert proxy.relay.doubled == 0
+    assert proxy.relay.sending.doubled == 0
 
 
 async def test_what_fails_by_itself_fails_as_it_would_bare(proxy: Proxy, road: Road) -> None:

@@ -76,7 +76,7 @@ class KeepRelays:
 
     async def beat(self) -> None:
         self._counter += 1
-        await self.beats.beat(self.relay.pilot, Beat(self._counter, 0, self.lease, tuple(self.relay.held)))
+        await self.beats.beat(self.relay.pilot, Beat(self._counter, 0, self.lease, self.relay.held.claims))
 
     async def take_over(self) -> None:
         """Look which servers are gone, and take away what their relays to the same task server held."""

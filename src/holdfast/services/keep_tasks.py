@@ -39,6 +39,7 @@ from holdfast.formats.tes_task import Task, TaskState
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Conflict, PortError
 from holdfast.ports.job_store import JobQuery, JobStore, Record, Stored
+from holdfast.services.recall_tasks import RecallTasks
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.submit_jobs import SubmitJobs, specification_named
 from holdfast.services.write_checked import Settled
@@ -47,6 +48,8 @@ WINDOW = 60_000
 """Milliseconds: a request that is the same as one of this or the last window may be its repeat."""
 PATIENCE = (0.05, 0.15, 0.4)
 """Seconds between looks for the word of another server that its answer was sent."""
+TOGETHER = 0.03
+"""Seconds to wait for more such words: they are written together."""
 AT_ONCE = 32
 """Tasks of one text in a window that are looked at together."""
 REMEMBER = 10_000
@@ -83,6 +86,7 @@ class KeepTasks:
     submit: SubmitJobs
     steer: SteerJobs
     clock: Clock
+    recall: RecallTasks
     _made: OrderedDict[str, _Last] = field(default_factory=OrderedDict)
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _ended: asyncio.Queue[str] = field(default_factory=lambda: asyncio.Queue(10_000))
@@ -153,9 +157,10 @@ class KeepTasks:
 
     async def _last_elsewhere(self, digest: str, window: int) -> _Last | None:
         """What other servers, or this one before it was started anew, made of the same text."""
-        for place in (window, window - 1):
-            first = _job_of(digest, place, 0)
-            if first not in await self.store.get([first]):
+        firsts = {place: _job_of(digest, place, 0) for place in (window, window - 1)}
+        known = await self.store.get(list(firsts.values()))
+        for place, first in firsts.items():
+            if first not in known:
                 continue
             number = 0
             while True:
@@ -217,6 +222,10 @@ class KeepTasks:
 
     # How tasks stand
 
+    async def find(self, job: str) -> Stored | None:
+        """The job of a task; of one that was written or read here a moment ago, as it was then."""
+        return self.recall.recall(job) or (await self.store.get([job])).get(job)
+
     async def states(self, jobs: Sequence[Stored]) -> Mapping[str, TaskState]:
         """How these tasks stand, in the words of TES; what is being mended is shown as waiting or running."""
         ended = [one.document for one in jobs if one.document.final and BRINGS in one.document.labels]
@@ -265,6 +274,7 @@ class KeepTasks:
 
     def notice(self, stored: Stored) -> None:
         """A document was written here: the outputs of a task that has ended are to be brought away."""
+        self.recall.notice(stored)
         if stored.document.final and BRINGS in stored.document.labels:
             self._look_at(stored.document.id)
 
@@ -298,6 +308,7 @@ class KeepTasks:
     async def _mark_told(self) -> None:
         while True:
             await self._marking.wait()
+            await asyncio.sleep(TOGETHER)
             self._marking.clear()
             marks, self._marks = self._marks, []
             try:

@@ -26,7 +26,7 @@ class RelayPolicy:
     """Tasks under way at once."""
     at_once: int = 16
     """Calls under way at once."""
-    quick: float = 0.15
+    quick: float = 0.05
     """Between looks while things move; it grows while nothing does."""
     slow: float = 10.0
     settle: float = 2.0

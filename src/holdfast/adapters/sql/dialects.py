@@ -321,8 +321,8 @@ class Sqlite:
         async with self.writer.begin() as connection:
             # Nobody else writes inside this transaction, so what is read here holds until it ends.
             wanted = orjson.dumps([row[0] for row in (*creates, *rewrites)]).decode()
-            shown = select(table.c.id, table.c.get("version", null())).where(self._listed(table.c.id, wanted))
-            versions = {name: version for name, version in await connection.execute(shown)}  # noqa: C416 - rows, not pairs
+            found = await connection.exec_driver_sql(_sqlite_versions(table), (wanted,))
+            versions = {row[0]: row[1] for row in found}
             new = [row for row in creates if row[0] not in versions]
             fitting = [row for row in rewrites if versions.get(row[0]) == row[1] - 1]
             if new:
@@ -337,10 +337,9 @@ class Sqlite:
         return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values)
 
     def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
-        return self._listed(place, orjson.dumps(list(values)).decode())
-
-    def _listed(self, place: ColumnElement[Any], values: str) -> ColumnElement[bool]:
-        return place.in_(select(func.json_each(bindparam(None, values, type_=Text())).table_valued("value").c.value))
+        if len(values) == 1:  # as most are; to put the other form together takes longer than to run it
+            return place == bindparam(None, values[0], type_=place.type)
+        return _listed(place, orjson.dumps(list(values)).decode())
 
     def labelled(self, labels: ColumnElement[Any], label: str) -> ColumnElement[bool]:
         each = func.json_each(labels).table_valued("value", name="each_label")
@@ -370,6 +369,17 @@ def _has_write_ahead_log(cursor: Any, deadline: float) -> bool:
 
 def _begin_immediate(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _listed(place: ColumnElement[Any], values: str) -> ColumnElement[bool]:
+    return place.in_(select(func.json_each(bindparam(None, values, type_=Text())).table_valued("value").c.value))
+
+
+@cache
+def _sqlite_versions(table: Table) -> str:
+    """The ids that are there of a list, and their versions where the table has such."""
+    shown = select(table.c.id, table.c.get("version", null())).where(_listed(table.c.id, ""))
+    return str(shown.compile(dialect=sqlite.dialect()))
 
 
 @cache

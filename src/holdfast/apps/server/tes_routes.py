@@ -126,7 +126,7 @@ async def _told(desk: Desk, made: Made, tenant: str) -> None:
 
 async def _task(desk: Desk, who: Principal, task: str) -> Stored:
     """A task of the caller's tenant; a job that is none does not exist here."""
-    stored = (await desk.services.parts.store.get([task])).get(task) if len(task) <= 64 else None
+    stored = await desk.services.tasks.find(task) if len(task) <= 64 else None
     if stored is None or stored.document.tenant != who.tenant or stored.document.labels.get(MARK) != TASK:
         raise Problem(404, f"there is no task {task[:64]}")
     return stored

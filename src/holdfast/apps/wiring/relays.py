@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from holdfast.adapters.httpx.task_service import HttpxTaskService
+from holdfast.adapters.aiohttp.task_service import AiohttpTaskService
 from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.domain.jobs.specification import Specification
 from holdfast.ports.identity import Role
@@ -40,7 +40,7 @@ class RelayParts:
                     table.name,
                     tenant,
                     f"tes-{table.name}-{tenant}-{services.name}",
-                    HttpxTaskService(table.url, secret=table.token or ""),
+                    AiohttpTaskService(table.url, secret=table.token or ""),
                     services.claims,
                     services.ends,
                     parts.store,
@@ -51,10 +51,11 @@ class RelayParts:
                         patience=table.patience,
                         image=table.image,
                         # One that calls back need not be asked as often.
-                        quick=2.0 if table.callbacks else 0.15,
+                        quick=2.0 if table.callbacks else 0.05,
                         callback=self._callback(table.name, tenant) if table.callbacks else "",
                     ),
                     told=told,
+                    seen=services.tasks.recall.seen,
                 )
                 self.relays.append(relay)
                 self.keeping.append(
@@ -102,9 +103,11 @@ class RelayParts:
         for relay in self.relays:
             labels = (("downstream", relay.name), ("tenant", relay.tenant))
             yield Sample("holdfast_relayed_tasks", "Tasks under way at downstream servers", len(relay.held), labels)
-            yield Sample("holdfast_relay_sent_total", "Tasks made at downstream servers", relay.sent, labels)
-            yield Sample("holdfast_relay_adopted_total", "Tasks found again there", relay.adopted, labels)
-            yield Sample("holdfast_relay_doubled_total", "Tasks made twice there, and cancelled", relay.doubled, labels)
+            yield Sample("holdfast_relay_sent_total", "Tasks made at downstream servers", relay.sending.sent, labels)
+            yield Sample("holdfast_relay_adopted_total", "Tasks found again there", relay.sending.adopted, labels)
+            yield Sample(
+                "holdfast_relay_doubled_total", "Tasks made twice there, and cancelled", relay.sending.doubled, labels
+            )
             yield Sample(
                 "holdfast_relay_silent_seconds", "Since when a downstream is silent", relay.server.silent, labels
             )

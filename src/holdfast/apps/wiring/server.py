@@ -53,6 +53,7 @@ from holdfast.services.propose_rules import ProposeRules
 from holdfast.services.read_outputs import ReadOutputs
 from holdfast.services.read_results import ReadResults
 from holdfast.services.read_runs import ReadRuns
+from holdfast.services.recall_tasks import RecallTasks
 from holdfast.services.replay_rules import ReplayRules
 from holdfast.services.rule_cache import RuleCache
 from holdfast.services.steer_jobs import SteerJobs
@@ -96,16 +97,17 @@ class ServerParts:
             troubled=lambda text: log.warning("faults wait", detail=text),
         )
         self.follow = FollowJobs(store, clock, alone=lambda: len(self.beats.alive) <= 1)
+        recall = RecallTasks(clock)
         self.submit = SubmitJobs(
             store,
             clock,
             parts.ids,
-            offered=[self.claims.offer, self.follow.created],
+            offered=[self.claims.offer, self.follow.created, recall.created],
             slips=parts.slips,
             claim_first=self.claims.claim_first,
         )
         self.steer = SteerJobs(store, writer, clock, leave_fault)
-        self.tasks = KeepTasks(store, self.submit, self.steer, clock)
+        self.tasks = KeepTasks(store, self.submit, self.steer, clock, recall)
         self.beats = KeepBeats(
             parts.pilots, clock, server=self.name, url=parts.settings.public_url, shared_out=self.claims.own
         )

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Mapping
+from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-import httpx
+import aiohttp
 import orjson
 
-from holdfast.adapters.httpx.notify import certificates
 from holdfast.ports.errors import NotFound, Permanent, Transient
 from holdfast.ports.task_service import Json, Listed, Unreached
 
 SECONDS = 10.0
 CONNECT_SECONDS = 3.0
+KEEP_SECONDS = 60.0
 MAX_ANSWER = 64 << 20
 STANDARD = "/ga4gh/tes/v1"
 """The path that the specification gives; used where the address has none."""
@@ -24,7 +27,7 @@ _LATER = frozenset({401, 403, 408, 425, 429})
 """Refusals that whoever looks after the servers can mend, or time."""
 
 
-class HttpxTaskService:
+class AiohttpTaskService:
     """Fills `ports.task_service.TaskService`."""
 
     def __init__(self, url: str, *, secret: str = "", most: int = 32) -> None:
@@ -34,17 +37,12 @@ class HttpxTaskService:
         self._host = parts.netloc
         self._secret = secret
         self._tasks = f"{base}/tasks"
-        self._client = httpx.AsyncClient(
-            follow_redirects=False,
-            trust_env=False,
-            verify=certificates(),
-            timeout=httpx.Timeout(SECONDS, connect=CONNECT_SECONDS),
-            limits=httpx.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=60.0),
-        )
+        self._most = most
+        self._session: aiohttp.ClientSession | None = None
 
     async def create(self, task: Mapping[str, Any], *, key: str) -> str:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-        answer = await self._ask("POST", self._tasks, content=orjson.dumps(task), headers=headers)
+        answer = await self._ask("POST", self._tasks, data=orjson.dumps(task), headers=headers)
         made = answer.get("id")
         if not isinstance(made, str) or not made:
             raise Transient(f"{self._host} took a task and gave no id for it")
@@ -56,10 +54,7 @@ class HttpxTaskService:
     async def listed(
         self, *, tags: Mapping[str, str], state: str = "", full: bool = False, page: str = "", size: int = 256
     ) -> Listed:
-        asked: list[tuple[str, str | int | float | bool | None]] = [
-            ("view", "BASIC" if full else "MINIMAL"),
-            ("page_size", size),
-        ]
+        asked = [("view", "BASIC" if full else "MINIMAL"), ("page_size", str(size))]
         for name, value in tags.items():
             asked += [("tag_key", name), ("tag_value", value)]
         if state:
@@ -78,31 +73,57 @@ class HttpxTaskService:
         await self._ask("POST", f"{self._task(task)}:cancel")
 
     async def close(self) -> None:
-        await self._client.aclose()
+        if self._session is not None:
+            await self._session.close()
 
     def _task(self, task: str) -> str:
         return f"{self._tasks}/{quote(task, safe='')}"
 
+    def _opened(self) -> aiohttp.ClientSession:
+        """The kept connections; made by the first call, for they belong to the loop that it runs in."""
+        if self._session is None:
+            secure = self._tasks.startswith("https:")
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=self._most, keepalive_timeout=KEEP_SECONDS, ssl=_certificates() if secure else True
+                ),
+                timeout=aiohttp.ClientTimeout(total=SECONDS, sock_connect=CONNECT_SECONDS),
+                trust_env=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
     async def _ask(self, method: str, url: str, **more: Any) -> Json:
+        """One call. The library repeats a GET whose kept connection was closed, and never a POST."""
         headers = more.pop("headers", {}) | self._authorization()
         try:
-            answer = await self._client.request(method, url, headers=headers, **more)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            async with self._opened().request(method, url, headers=headers, allow_redirects=False, **more) as answer:
+                content = await self._content(answer)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise Unreached(f"{self._host} is not reached: {type(error).__name__}") from error
-        except (httpx.HTTPError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Transient(f"no answer from {self._host}: {type(error).__name__}") from error
-        if answer.status_code == httpx.codes.NOT_FOUND:
+        if answer.status == HTTPStatus.NOT_FOUND:
             raise NotFound(f"{self._host} knows no such task")
-        if not answer.is_success:
-            said = " ".join(answer.text[:500].split())
-            words = f"{self._host} answered {answer.status_code}: {said}"
-            unsure = answer.status_code in _LATER or answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
+        if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+            said = " ".join(content[:500].decode(errors="replace").split())
+            words = f"{self._host} answered {answer.status}: {said}"
+            unsure = answer.status in _LATER or answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
             raise (Transient if unsure else Permanent)(words)
         try:
-            read = orjson.loads(answer.content) if answer.content else {}
+            read = orjson.loads(content) if content else {}
         except orjson.JSONDecodeError as error:
             raise Transient(f"{self._host} answered with no JSON") from error
         return read if isinstance(read, dict) else {}
+
+    async def _content(self, answer: aiohttp.ClientResponse) -> bytes:
+        content = bytearray()
+        async for part in answer.content.iter_any():
+            content += part
+            if len(content) > MAX_ANSWER:
+                answer.close()
+                raise Transient(f"{self._host} answers with more than {MAX_ANSWER} bytes")
+        return bytes(content)
 
     def _authorization(self) -> dict[str, str]:
         kind, _, where = self._secret.partition(":")
@@ -113,3 +134,9 @@ class HttpxTaskService:
         except (OSError, KeyError) as error:
             raise Transient(f"the token for {self._host} cannot be read from {self._secret}") from error
         return {"Authorization": f"Bearer {token}"}
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Whom to trust: whom the system does; read once, since that takes longer than a call."""
+    return ssl.create_default_context()
