@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from holdfast.domain.data.storage_element import Kind, StorageElement, wrong_path
 from holdfast.domain.flows.finding import Finding
-from holdfast.domain.jobs.inputs import local_path
+from holdfast.domain.jobs.inputs import catalogue_name, local_path
 from holdfast.domain.jobs.outbound import Outbound
 from holdfast.formats.tes_job import bucket_of
 from holdfast.formats.tes_task import FileType, Task
@@ -23,7 +23,9 @@ def _wrong(task: Task, tenant: str, outbound: Outbound, elements: ReachElements)
     for place, given in enumerate(task.inputs):
         if not given.url:
             continue
-        why = _unreachable(given.url, tenant, outbound, elements)
+        # A file of the catalogue comes from whichever replica can be had.
+        catalogued = catalogue_name(given.url) is not None
+        why = None if catalogued else _unreachable(given.url, tenant, outbound, elements)
         if why is None and given.type is FileType.DIRECTORY and local_path(given.url) is None:
             why = "a folder can only be had from a path"
         if why is not None:
@@ -43,7 +45,9 @@ def _unreachable(url: str, tenant: str, outbound: Outbound, elements: ReachEleme
         return outbound.check(url)
     bucket = bucket_of(url)
     if bucket is None:
-        return "an address is a path, or begins with file://, http://, https:// or s3://"
+        return (
+            "an address is a path, or begins with file://, http://, https:// or s3://; that of an input may be lfn:NAME"
+        )
     found = s3_element(url, tenant, elements)
     if found is None:
         return f"no storage element here has the bucket {bucket[0]}"
