@@ -39,6 +39,7 @@ from holdfast.formats.tes_task import Task, TaskState
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Conflict, PortError
 from holdfast.ports.job_store import JobQuery, JobStore, Record, Stored
+from holdfast.services.know_specifications import KnowSpecifications
 from holdfast.services.recall_tasks import RecallTasks
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.submit_jobs import SubmitJobs, specification_named
@@ -87,6 +88,7 @@ class KeepTasks:
     steer: SteerJobs
     clock: Clock
     recall: RecallTasks
+    specifications: KnowSpecifications
     _made: OrderedDict[str, _Last] = field(default_factory=OrderedDict)
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _ended: asyncio.Queue[str] = field(default_factory=lambda: asyncio.Queue(10_000))
@@ -217,6 +219,7 @@ class KeepTasks:
         if task.outputs and not asked.downstream:
             submissions.append(_outputs_of(job, spec.tenant, owner, spec.name, asked.priority))
             names.append(outputs_job(job))
+        self.specifications.know([spec])
         accepted = await self.submit.submit_named(submissions, names, by=owner)
         return Made(job, accepted[0].created)
 

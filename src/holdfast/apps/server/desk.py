@@ -26,6 +26,7 @@ from holdfast.ports.job_store import Stored
 from holdfast.services.open_sessions import word_against_forgery
 from holdfast.services.write_checked import Answer, Missing, Settled
 
+MAX_TOKEN = 4096
 SPECIFICATIONS = 5000
 MAX_TOKEN = 8192
 DOWNSTREAMS = "/v1/downstreams/"
@@ -58,27 +59,15 @@ class Desk:
     """From where each pilot looks at storage elements."""
     waiting_engines: int = 0
     """Requests of other engines that wait for orders here."""
-    _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)
 
     async def specifications(self, ids: Sequence[str]) -> dict[str, Specification]:
-        """Specifications never change, so what was read once is good for ever."""
-        missing = sorted({name for name in ids if name not in self._specifications})
-        if missing:
-            self._specifications.update(await self.services.parts.store.get_specifications(missing))
-        found = {name: self._specifications[name] for name in ids if name in self._specifications}
-        self._forget()
-        return found
+        return await self.services.specifications.find(ids)
 
     def know(self, specifications: Iterable[Specification]) -> None:
         """These are about to be stored: whoever claims their jobs at once need not read them back."""
         known = list(specifications)
-        self._specifications.update((one.id, one) for one in known)
+        self.services.specifications.know(known)
         self.services.match.know(known)
-        self._forget()
-
-    def _forget(self) -> None:
-        while len(self._specifications) > SPECIFICATIONS:
-            self._specifications.popitem(last=False)
 
     async def job(self, job: str, who: Principal) -> Stored:
         """A job of the caller's tenant; any other does not exist."""

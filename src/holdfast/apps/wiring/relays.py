@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from holdfast.apps.wiring.server import ServerParts
 
 log = structlog.get_logger()
-KNOWN = 5000
 HINTS = 30 * 86_400
 """Seconds for which a downstream may call back; later ends are found by looking."""
 
@@ -32,7 +31,6 @@ class RelayParts:
         parts = services.parts
         self.relays: list[RelayTasks] = []
         self.keeping: list[KeepRelays] = []
-        self._specifications: dict[str, Specification] = {}
         for table in parts.settings.downstreams:
             for tenant in table.tenants:
                 told = _telling(table.name)
@@ -80,13 +78,7 @@ class RelayParts:
         return f"{parts.settings.public_url}/v1/downstreams/{name}/told?token={token}"
 
     async def _specification(self, name: str) -> Specification | None:
-        """Specifications never change, so what was read once is good for ever."""
-        if name not in self._specifications:
-            found = await self.services.parts.store.get_specifications([name])
-            if len(self._specifications) > KNOWN:
-                self._specifications.clear()
-            self._specifications.update(found)
-        return self._specifications.get(name)
+        return (await self.services.specifications.find([name])).get(name)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}

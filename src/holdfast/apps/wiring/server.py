@@ -40,6 +40,7 @@ from holdfast.services.keep_neighbours import KeepNeighbours
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.keep_sites import KeepSites
 from holdfast.services.keep_tasks import KeepTasks
+from holdfast.services.know_specifications import KnowSpecifications
 from holdfast.services.know_callers import KnowCallers
 from holdfast.services.match_jobs import MatchJobs, policy_of
 from holdfast.services.measure_demand import MeasureDemand
@@ -97,6 +98,7 @@ class ServerParts:
             troubled=lambda text: log.warning("faults wait", detail=text),
         )
         self.follow = FollowJobs(store, clock, alone=lambda: len(self.beats.alive) <= 1)
+        self.specifications = KnowSpecifications(store)
         recall = RecallTasks(clock)
         self.submit = SubmitJobs(
             store,
@@ -107,7 +109,7 @@ class ServerParts:
             claim_first=self.claims.claim_first,
         )
         self.steer = SteerJobs(store, writer, clock, leave_fault)
-        self.tasks = KeepTasks(store, self.submit, self.steer, clock, recall)
+        self.tasks = KeepTasks(store, self.submit, self.steer, clock, recall, self.specifications)
         self.beats = KeepBeats(
             parts.pilots, clock, server=self.name, url=parts.settings.public_url, shared_out=self.claims.own
         )
