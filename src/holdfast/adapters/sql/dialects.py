@@ -321,8 +321,8 @@ class Sqlite:
         async with self.writer.begin() as connection:
             # Nobody else writes inside this transaction, so what is read here holds until it ends.
             wanted = orjson.dumps([row[0] for row in (*creates, *rewrites)]).decode()
-            found = await connection.exec_driver_sql(_sqlite_versions(table), (wanted,))
-            versions = {row[0]: row[1] for row in found}
+            found: Sequence[Any] = (await connection.exec_driver_sql(_sqlite_versions(table), (wanted,))).all()
+            versions = {name: version for name, version in found}  # noqa: C416 - rows, not pairs
             new = [row for row in creates if row[0] not in versions]
             fitting = [row for row in rewrites if versions.get(row[0]) == row[1] - 1]
             if new:

@@ -26,8 +26,6 @@ from holdfast.ports.job_store import Stored
 from holdfast.services.open_sessions import word_against_forgery
 from holdfast.services.write_checked import Answer, Missing, Settled
 
-MAX_TOKEN = 4096
-SPECIFICATIONS = 5000
 MAX_TOKEN = 8192
 DOWNSTREAMS = "/v1/downstreams/"
 FOR_PEERS = ("/ga4gh/wes/v1/", "/v1/peering/")

@@ -40,8 +40,8 @@ from holdfast.services.keep_neighbours import KeepNeighbours
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.keep_sites import KeepSites
 from holdfast.services.keep_tasks import KeepTasks
-from holdfast.services.know_specifications import KnowSpecifications
 from holdfast.services.know_callers import KnowCallers
+from holdfast.services.know_specifications import KnowSpecifications
 from holdfast.services.match_jobs import MatchJobs, policy_of
 from holdfast.services.measure_demand import MeasureDemand
 from holdfast.services.measure_offer import MeasureOffer
