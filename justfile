@@ -131,6 +131,10 @@ fuzz-rules *args:
 bpel *args:
     eval "$(scripts/servers env)" && uv run pytest tests/bpel tests/jsdl tests/server/test_soap.py tests/live/test_bpel_*.py {{ args }}
 
+# Three domains in network namespaces, one of them on Slurm: lines cut for a minute, a domain killed for good (needs root; ten minutes).
+peers *args:
+    eval "$(scripts/servers env)" && uv run pytest -s tests/domain/peers tests/server/test_peers.py tests/live/test_peers.py tests/live/test_peer_domains.py {{ args }}
+
 # Mutated documents for the readers of JSDL, BPEL and XPath: `just fuzz-xml 3600`.
 fuzz-xml *args:
     uv run python -m tests.bpel.fuzz {{ args }}

@@ -121,6 +121,8 @@ async def kept(site: CaseSite) -> AsyncIterator[KeeperParts]:
     async with site.domain.keeper() as keeper:
         assert keeper.follow is not None
         keeper.follow.every = 0.2
+        assert keeper.leases is not None
+        keeper.leases.held = 1
         loops = {name: loop for name, loop in keeper.loops().items() if name in ("peers", "leases")}
         task = asyncio.create_task(run_loops(loops))
         try:

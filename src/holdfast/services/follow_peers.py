@@ -24,6 +24,8 @@ from holdfast.services.place_cases import PlaceCases
 KEEPER = "keeper"
 """For whom a call is made that is for nobody in particular."""
 AT_ONCE = 1000
+IDLE = 5.0
+"""Seconds between looks while there are no peers."""
 ENDED = frozenset({"COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED"})
 
 
@@ -45,6 +47,8 @@ class FollowPeers:
     told: int = 0
     """Ends that were told to the cases above."""
     moved: int = 0
+    alone: bool = False
+    """Nobody was ever registered."""
     _asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -54,19 +58,21 @@ class FollowPeers:
                     await self.look()
                 except PortError as error:
                     self.troubled(str(error))
-                await asyncio.sleep(self.every)
+                await asyncio.sleep(IDLE if self.alone else self.every)
         finally:
             for task in self._asking.values():
                 task.cancel()
 
     async def look(self) -> None:
         """One look at every peer. A call to a peer that is slow holds up nothing else."""
-        registered = {one.name for one in await self.peers.all()}
-        for peer in await self.peers.all(removed=True):
+        registered, gone = await self.peers.all(), await self.peers.removed()
+        for peer in registered:
             task = self._asking.get(peer.name)
-            if peer.name in registered and peer.sends and (task is None or task.done()):
+            if peer.sends and (task is None or task.done()):
                 self._asking[peer.name] = asyncio.create_task(self._ask(peer))
+        for peer in (*registered, *gone):
             await self._move_lapsed(peer)
+        self.alone = not registered and not gone
 
     async def settled(self) -> None:
         """Wait for the calls that are under way."""
@@ -100,6 +106,21 @@ class FollowPeers:
             for one in mine:
                 if one.state is PlacingState.CHOSEN:
                     await self._send(one)
+        await self._hear_late(peer, link.stamp)
+
+    async def _hear_late(self, peer: Peer, stamp: int) -> None:
+        """Write down how runs ended that were left behind at a peer; one that still runs there is ended."""
+        left = (await self.places.left_at(peer.name))[:AT_ONCE]
+        for tenant in sorted({one.tenant for one in left} & peer.sends):
+            mine = [one for one in left if one.tenant == tenant]
+            answer = await self.calls.renew(peer, Caller(tenant, KEEPER), [one.run for one in mine], stamp=stamp)
+            for one in mine:
+                run = answer.runs.get(one.run)
+                if run is None or run.state in ENDED:
+                    await self.places.late(peer.name, one, run.state if run is not None else "UNKNOWN")
+                else:
+                    with suppress(NotFound):
+                        await self.calls.cancel(peer, Caller(tenant, KEEPER), one.run)
 
     async def _send(self, placed: Placing) -> None:
         """Send what was chosen to go there; one that is refused for good has failed."""

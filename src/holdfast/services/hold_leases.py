@@ -25,6 +25,8 @@ PAGE = 1000
 OFTEN = 60_000
 """Milliseconds after the end of a lease in which what it held is looked for at every look; then now and then, for whoever was slow to start something."""
 SELDOM = 15.0
+IDLE = 5.0
+"""Seconds between looks while no peer ever held a lease; the shortest lease is longer."""
 
 
 @dataclass(slots=True)
@@ -39,6 +41,8 @@ class HoldLeases:
     troubled: Callable[[str], None] = lambda _text: None
     stopped: int = 0
     """Runs that were stopped because their lease had lapsed."""
+    held: int = 0
+    """Peers that ever held one."""
     _looked: dict[str, float] = field(default_factory=dict)
 
     async def hold(self, peer: Peer, stamp: int) -> None:
@@ -87,11 +91,13 @@ class HoldLeases:
                 await self.look()
             except PortError as error:
                 self.troubled(str(error))
-            await asyncio.sleep(self.every)
+            await asyncio.sleep(self.every if self.held else IDLE)
 
     async def look(self) -> None:
         """Stop what runs for peers whose leases have lapsed."""
-        for stored in await self.slips.find(KIND):
+        found = await self.slips.find(KIND)
+        self.held = len(found)
+        for stored in found:
             peer, now = str(stored.slip.body["peer"]), self.clock.now()
             if _until(stored) > now:
                 self._looked.pop(peer, None)

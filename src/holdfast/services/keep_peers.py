@@ -72,10 +72,13 @@ class KeepPeers:
         name = who.subject.removeprefix(OWNER)
         return next((one for one in self._known.values() if one.name == name), None)
 
-    async def all(self, *, removed: bool = False) -> Sequence[Peer]:
-        """By name; up to a second old. Those that were taken away only if they are asked for."""
-        found = [*await self.slips.find(KIND), *(await self.slips.find(REMOVED) if removed else ())]
-        return [peer_of(one.slip.body) for one in found]
+    async def all(self) -> Sequence[Peer]:
+        """By name; up to a second old."""
+        return [peer_of(one.slip.body) for one in await self.slips.find(KIND)]
+
+    async def removed(self) -> Sequence[Peer]:
+        """Those that were taken away; what they ran for us may still have to be moved."""
+        return [peer_of(one.slip.body) for one in await self.slips.find(REMOVED)]
 
     async def get(self, name: str) -> Peer | None:
         """A registered peer; at this moment."""

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from holdfast.domain.flows.flow import all_tasks
 from holdfast.domain.flows.flow_pattern import JobPattern
@@ -34,6 +35,14 @@ FRESH = 1.0
 """Seconds that what is known of links is good for."""
 RUNTIME = 60.0
 """Seconds that a job is taken to need of which nothing is said."""
+
+
+class Left(NamedTuple):
+    """A run at a peer from which its sub-flow was moved."""
+
+    tenant: str
+    run: str
+    key: str
 
 
 @dataclass(slots=True)
@@ -103,6 +112,8 @@ class PlaceCases:
         to = await self._route(placed, tried=tried)
         if refused and to in tried:
             to = HERE
+        if placed.run:
+            await self._leave(placed)
         moved = await self._update(placed, lambda known: known.moved(to))
         if moved.number == placed.number + 1 and moved.at == to:
             detail = f"{placed.name}: from {placed.at or 'here'} to {to or 'here'}: {why}"
@@ -110,6 +121,26 @@ class PlaceCases:
         with suppress(Transient):
             return await self.carry_on(moved)
         return moved
+
+    async def _leave(self, placed: Placing) -> None:
+        """Remember a run that is left behind, until it is known how it ended; create-only."""
+        body = {"tenant": placed.tenant, "run": placed.run, "key": placed.key}
+        await self.slips.put([(Slip(f"left:{placed.key}", placed.tenant, _left_at(placed.at), body), None)])
+
+    async def left_at(self, peer: str) -> Sequence[Left]:
+        """The runs that were left behind at a peer, of which it is not known yet how they ended."""
+        found = [one.slip.body for one in await self.slips.find(_left_at(peer))]
+        return [Left(str(one["tenant"]), str(one["run"]), str(one["key"])) for one in found]
+
+    async def late(self, peer: str, left: Left, how: str) -> None:
+        """A run that was left behind has ended, and counts for nothing."""
+        await self.links.note(peer, f"late:{left.key}", f"{left.run} ended as {how}", self.clock.now())
+        body = left._asdict() | {"ended": how}
+
+        def known(_stored: StoredSlip | None) -> tuple[Slip, None]:
+            return Slip(f"left:{left.key}", left.tenant, OVER, body), None
+
+        await rewrite_slip(self.slips, f"left:{left.key}", known, tries=TRIES, unsure="a late end was not written down")
 
     async def over(self, placed: Placing) -> Placing:
         """Nothing more is to be done about it."""
@@ -188,7 +219,8 @@ class PlaceCases:
     def _offer(self, peer: Peer, link: Link) -> Offer:
         told = offer_from_tags(peer.name, link.offer, cost=peer.cost)
         sent = self._sent_to(peer.name, link.stamp)
-        return replace(told, sent=sent, failures=link.failures, connected=link.connected and link.stamp > 0)
+        up = link.connected and link.stamp > 0 and not link.lapsed(self.clock.now(), peer.lease)
+        return replace(told, sent=sent, failures=link.failures, connected=up)
 
     def _sent_to(self, domain: str, stamp: int) -> int:
         known = self._sent.get(domain)
@@ -223,3 +255,7 @@ def _name(case: str) -> str:
 
 def _kind_at(peer: str) -> str:
     return f"placing@{peer}" if peer else "placing-here"
+
+
+def _left_at(peer: str) -> str:
+    return f"placing-left@{peer}"

@@ -1,0 +1,251 @@
+"""Three domains on one machine, each in a network namespace with its own Temporal, store, server, keeper and worker; lines between them that can be cut.
+
+North and south have pilots of their own, in their namespaces; west is on Slurm, whose nodes are outside and reach it over the bridge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tests import servers
+from tests.chaos.processes import launch
+from tests.live.test_site_agent import SETTINGS, slurm
+from tests.server.http_client import http_client
+from tests.server.processes import Started
+from tests.server.running import Domain, until
+
+from holdfast.apps.tokens import write_private
+
+TENANT = "default"
+NET = "10.213.77"
+BRIDGE = "hfp-bridge"
+PORT = 8470
+WES = "/ga4gh/wes/v1"
+SLOTS = {"north": 2, "south": 4}
+OVER = ("COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED")
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+@dataclass(eq=False)
+class Place:
+    """One domain, and the namespace that it is in."""
+
+    name: str
+    number: int
+    folder: Path
+    hosts: str
+    started: list[Started] = field(default_factory=list)
+
+    @property
+    def space(self) -> str:
+        return f"hfp-{self.name}"
+
+    @property
+    def address(self) -> str:
+        return f"{NET}.{self.number}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}:{PORT}"
+
+    @property
+    def domain(self) -> Domain:
+        return Domain(f"sqlite:///{self.folder}/jobs.db", self.folder)
+
+    def run(self, *words: str, log: str, outside: bool = False) -> Started:
+        known = {
+            "store": f"sqlite:///{self.folder}/jobs.db",
+            "state": self.folder,
+            "listen": self.address,
+            "port": PORT,
+            "url": self.url,
+            "temporal": "127.0.0.1:7233",
+            "peer_hosts": self.hosts,
+            "lease": 60,
+        }
+        environment = os.environ | {f"HOLDFAST_{name.upper()}": str(value) for name, value in known.items()}
+        inside = () if outside else ("ip", "netns", "exec", self.space)
+        one = Started(launch([*inside, *words], self.folder / f"{log}.log", environment=environment))
+        self.started.append(one)
+        return one
+
+    def holdfast(self, *words: str, outside: bool = False) -> Started:
+        return self.run(sys.executable, "-m", "holdfast", *words, log=words[0], outside=outside)
+
+    def person(self, *roles: str) -> httpx.AsyncClient:
+        return http_client(self.url, self.domain.token(*roles, tenant=TENANT))
+
+    async def ask(self, path: str) -> Any:
+        async with self.person("administrator") as person:
+            answer = await person.get(path)
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+    def cut(self, *others: Place) -> None:
+        """Nothing goes from here to these any more; what comes from them still arrives."""
+        for other in others:
+            ip("netns", "exec", self.space, "ip", "route", "add", "blackhole", f"{other.address}/32")
+
+    def join(self, *others: Place) -> None:
+        for other in others:
+            ip("netns", "exec", self.space, "ip", "route", "del", "blackhole", f"{other.address}/32")
+
+    def kill(self) -> None:
+        """For good, all at once."""
+        ip("link", "set", f"{self.space}-o", "down")
+        for one in self.started:
+            one.kill()
+        self.started.clear()
+
+
+@dataclass
+class ThreeDomains:
+    north: Place
+    south: Place
+    west: Place
+
+    async def introduce(self, lease: int) -> None:
+        """North may send to the others; each knows the key of the other side."""
+        keys = {one.name: (await one.ask("/v1/peers"))["key"] for one in (self.north, self.south, self.west)}
+        async with self.north.person("administrator") as boss:
+            for other in (self.south, self.west):
+                known = {"url": other.url, "key": keys[other.name], "sends": [TENANT], "lease": lease}
+                answer = await boss.put(f"/v1/peers/{other.name}", json=known)
+                assert answer.status_code == 200, answer.text
+                known = {"url": self.north.url, "key": keys["north"], "tenants": {TENANT: TENANT}, "lease": lease}
+                async with other.person("administrator") as theirs:
+                    answer = await theirs.put("/v1/peers/north", json=known)
+                    assert answer.status_code == 200, answer.text
+
+    async def linked(self) -> None:
+        async def all_up() -> bool:
+            found = {one["peer"]: one for one in (await self.north.ask("/v1/peers"))["peers"]}
+            return all(found[name]["connected"] and found[name]["slots"] for name in ("south", "west"))
+
+        await until(all_up, "the links", 120)
+
+    async def run(self, flow: str, key: str) -> str:
+        form = {"workflow_type": "HOLDFAST", "workflow_type_version": "1", "workflow_url": "flow.yaml"}
+        async with self.north.person("submitter") as person:
+            answer = await person.post(
+                f"{WES}/runs",
+                data=form,
+                files=[("workflow_attachment", ("flow.yaml", flow.encode()))],
+                headers={"Idempotency-Key": key},
+            )
+        assert answer.status_code == 200, answer.text
+        run: str = answer.json()["run_id"]
+        return run
+
+    async def ended(self, run: str, patience: float) -> str:
+        async def over() -> str | None:
+            state = (await self.north.ask(f"{WES}/runs/{run}/status"))["state"]
+            await asyncio.sleep(0.3)
+            return state if state in OVER else None
+
+        state: str = await until(over, f"the end of {run}", patience)
+        return state
+
+
+@contextmanager
+def network(*places: Place) -> Iterator[None]:
+    """A bridge outside, and a namespace for each domain with a line to it."""
+    with ExitStack() as after:
+        ip("link", "add", BRIDGE, "type", "bridge")
+        after.callback(ip, "link", "del", BRIDGE)
+        ip("addr", "add", f"{NET}.254/24", "dev", BRIDGE)
+        ip("link", "set", BRIDGE, "up")
+        for one in places:
+            ip("netns", "add", one.space)
+            after.callback(ip, "netns", "del", one.space)
+            ip("link", "add", f"{one.space}-o", "type", "veth", "peer", "name", f"{one.space}-i")
+            ip("link", "set", f"{one.space}-i", "netns", one.space)
+            ip("link", "set", f"{one.space}-o", "master", BRIDGE)
+            ip("link", "set", f"{one.space}-o", "up")
+            inside = ("netns", "exec", one.space, "ip")
+            ip(*inside, "addr", "add", f"{one.address}/24", "dev", f"{one.space}-i")
+            ip(*inside, "link", "set", f"{one.space}-i", "up")
+            ip(*inside, "link", "set", "lo", "up")
+        yield
+
+
+@asynccontextmanager
+async def three_domains(folder: Path) -> AsyncIterator[ThreeDomains]:
+    servers.slurm()
+    hosts = ",".join(f"{NET}.{number}" for number in (1, 2, 3))
+    places = [Place(name, number, folder / name, hosts) for number, name in enumerate(("north", "south", "west"), 1)]
+    with network(*places):
+        try:
+            for one in places:
+                one.folder.mkdir()
+                _start(one)
+            await asyncio.gather(*(_answers(one) for one in places))
+            for name, slots in SLOTS.items():
+                _pilot(next(one for one in places if one.name == name), slots)
+            _site(places[2])
+            yield ThreeDomains(*places)
+        finally:
+            await _stop(places)
+
+
+def _start(one: Place) -> None:
+    program = servers.address("HOLDFAST_TEST_TEMPORAL_PROGRAM")
+    words = ("server", "start-dev", "--ip", "127.0.0.1", "--port", "7233", "--headless", "--log-level", "error")
+    one.run(program, *words, log="temporal")
+    one.domain.token("viewer", tenant=TENANT)  # the key that all its processes share
+    for process in ("server", "keeper", "worker"):
+        one.holdfast(process)
+
+
+async def _answers(one: Place) -> None:
+    async def up() -> bool:
+        assert all(process.process.poll() is None for process in one.started), f"see the logs in {one.folder}"
+        try:
+            await one.ask(f"{WES}/service-info")
+        except (httpx.HTTPError, AssertionError):
+            await asyncio.sleep(0.5)
+            return False
+        return True
+
+    await until(up, f"{one.name} to answer", 240)
+
+
+def _pilot(one: Place, slots: int) -> None:
+    write_private(one.folder / "enrol", one.domain.token("enrol", tenant=TENANT, subject="enroller"))
+    words = ["--server", one.url, "--token-file", str(one.folder / "enrol"), "--slots", str(slots), "--cpus", "64"]
+    words += ["--grace", "1", "--outputs", str(one.folder / "outputs"), "--work", str(one.folder / "work")]
+    one.holdfast("pilot", *words)
+
+
+def _site(one: Place) -> None:
+    write_private(one.folder / "token", one.domain.token("site", tenant=TENANT))
+    text = SETTINGS.format(server=one.url, folder=one.folder, limits="max_pilots = 3", idle_exit=30)
+    (one.folder / "site.toml").write_text(text)
+    one.holdfast("site", "--config", str(one.folder / "site.toml"), outside=True)
+
+
+async def _stop(places: list[Place]) -> None:
+    west = places[2]
+    launches: list[dict[str, Any]] = []
+    try:
+        async with west.person("site") as agent:
+            launches = (await agent.get("/v1/sites/hall/launches")).json()["launches"]
+    except httpx.HTTPError:
+        pass
+    for one in places:
+        for process in reversed(one.started):
+            process.kill()
+    for launched in launches:
+        await asyncio.to_thread(slurm, "scancel", "--quiet", "--name", launched["name"])
