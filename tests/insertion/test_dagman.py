@@ -50,7 +50,7 @@ LOST = Run(-1002, lambda cluster: lost(cluster) + removed(cluster))
 def dag(local: RunningServer, tenant: str, folder: Path, *more: str, **fields: Any) -> Dag:
     token = folder / "token"
     token.write_text(local.domain.token("engine", tenant=tenant, subject="dagman"))
-    return Dag(folder, ["--server", local.url, "--token-file", str(token), "--seconds", "4", *more], **fields)
+    return Dag(folder, ["--server", local.url, "--token-file", str(token), "--seconds", "8", *more], **fields)
 
 
 async def run(made: Dag, *recorded: Run) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from itertools import cycle, islice
 from typing import Any
 
 import pytest
@@ -98,8 +99,10 @@ def test_no_page_describes_the_interface_without_a_token(local: RunningServer) -
 async def test_every_route_refuses_bad_tokens(local: RunningServer) -> None:
     anyone = local.client()
     bad = _bad_headers(local)
+    in_turn = cycle(bad.items())
     for method, path, _ in _routes(local):
-        for what, header in bad.items():
+        # Who asks is found out in one place for all routes: each is asked with none and with some of the bad ones in turn.
+        for what, header in [("none", None), *islice(in_turn, 5)]:
             headers = {} if header is None else {"Authorization": header}
             answer = await anyone.request(method, path, headers=headers)  # type: ignore[arg-type]
             assert answer.status_code == 401, f"{method} {path} with {what}: {answer.status_code} {answer.text}"

@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.campaign import Campaign, kept_seeds, run_campaign
 from tests.simulation.world import run_schedule
 
-SCHEDULES = 300
+SCHEDULES = 150
 
 
 @pytest.fixture(scope="module")
