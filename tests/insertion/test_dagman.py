@@ -50,7 +50,7 @@ LOST = Run(-1002, lambda cluster: lost(cluster) + removed(cluster))
 def dag(local: RunningServer, tenant: str, folder: Path, *more: str, **fields: Any) -> Dag:
     token = folder / "token"
     token.write_text(local.domain.token("engine", tenant=tenant, subject="dagman"))
-    return Dag(folder, ["--server", local.url, "--token-file", str(token), "--seconds", "8", *more], **fields)
+    return Dag(folder, ["--server", local.url, "--token-file", str(token), "--seconds", "30", *more], **fields)
 
 
 async def run(made: Dag, *recorded: Run) -> bool:
@@ -69,6 +69,7 @@ async def test_a_rule_has_the_node_run_again_with_more_memory(
     made = dag(local, tenant, tmp_path)
     assert await run(made, HUNGRY, GOOD)
     assert made.runs == 2, made.said
+    assert (tmp_path / "A.holdfast.sub").exists(), made.said
     assert (tmp_path / "A.holdfast.sub").read_text() == "request_memory = 256\n"
     (found,) = await incidents(local.person("viewer", tenant=tenant))
     assert (found["cause"], found["item"]) == ("memory", "A")
@@ -94,7 +95,7 @@ async def test_without_a_rule_the_node_is_tried_as_dagman_would(
 async def test_a_failure_that_nobody_foresaw_waits_for_a_person_while_dagman_asks_again(
     local: RunningServer, tenant: str, tmp_path: Path
 ) -> None:
-    made = dag(local, tenant, tmp_path, "--hold")
+    made = dag(local, tenant, tmp_path, "--hold", "--seconds", "4")
     running = asyncio.create_task(run(made, BAD))
     ada = local.person("operator", tenant=tenant, subject="olga")
     (found,) = await until(lambda: incidents(ada, state="held"), "the incident to wait")
