@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,11 +20,16 @@ from tests import servers
 from tests.contracts.examples import NOW, job, record
 
 from holdfast.adapters.sql.dialects import Postgres
+from holdfast.adapters.sql.incident_store import SqlIncidentStore
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.sql.tables import layout
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.faults.inbox import Pile
+from holdfast.domain.faults.incident import Incident, IncidentState, standing_of
 from holdfast.domain.jobs.job_document import State, Tie, lane_of
 from holdfast.domain.jobs.resources import Resources
 from holdfast.ports.errors import Permanent, Transient
+from holdfast.ports.incident_store import IncidentQuery
 from holdfast.ports.job_store import Change, JobQuery, Unknown, Version, Written
 
 WINDOW = JobQuery(
@@ -137,6 +143,19 @@ class TestSqlite:
         found = await store.search(JobQuery(at_least={"ended": 0}, anyof={"case": ["c"]}), sort="ended")
         assert [one.document for one in found.jobs] == [tied]
         await store.open()  # once more changes nothing
+
+    async def test_incidents_of_the_second_layout_are_counted_in_the_inbox(self, store: SqlJobStore) -> None:
+        incidents = SqlIncidentStore(store.database)
+        made = Incident("i1", "alpha", "ada", ExceptionType.ABORT, NOW, cause="memory")
+        await incidents.add_incidents([(made, replace(standing_of(made), state=IncidentState.HELD))])
+        for index in ("standings_inbox", "standings_changed"):
+            await store.database.run(text(f"DROP INDEX {index}"))
+        for column in ("second", "core_seconds"):
+            await store.database.run(text(f"ALTER TABLE standings DROP COLUMN {column}"))
+        await store.database.run(update(layout).values(number=2))
+        await store.open()
+        waiting = [Pile(IncidentState.HELD, False, "", "memory", "ada", 1, 0, "i1", NOW)]
+        assert await incidents.piles(IncidentQuery("alpha")) == waiting
 
     async def test_keys_and_numbers_that_no_index_takes_are_refused_for_good(self, store: SqlJobStore) -> None:
         for document in (

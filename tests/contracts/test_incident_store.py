@@ -13,6 +13,7 @@ from tests.contracts.examples import NOW, ODD_TEXTS
 from tests.contracts.room import Stores
 
 from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.faults.inbox import Pile, pile_of
 from holdfast.domain.faults.incident import (
     Decision,
     Incident,
@@ -199,6 +200,41 @@ class TestSearch:
         found = await stores.incidents.count(IncidentQuery(kind="timeout", flow="f2"), by="owner")
         assert found == owners
         assert list(found.values()) == sorted(owners.values(), reverse=True)
+
+    async def test_piles(self, stores: Stores) -> None:
+        standings = [
+            replace(
+                stand(one, place),
+                core_seconds=place,
+                group=one.cause if place % 4 else "",
+                note="it needs a second person" if place % 3 == 0 else ODD_TEXTS[1],
+            )
+            for place, one in enumerate(MANY)
+        ]
+        await stores.incidents.add_incidents(list(zip(MANY, standings, strict=True)))
+        await stores.jobs.refresh()
+        states = frozenset({IncidentState.HELD, IncidentState.WAITING})
+        for query in (IncidentQuery(), IncidentQuery("alpha", states=states), IncidentQuery("gamma")):
+            expected: dict[tuple[object, ...], Pile] = {}
+            for one in sorted(standings, key=lambda one: (one.at, one.id)):
+                if query.tenant not in (None, one.tenant) or (query.states and one.state not in query.states):
+                    continue
+                pile = pile_of(one)
+                before = expected.get(pile[:5])
+                if before is not None:
+                    cost = before.core_seconds + pile.core_seconds
+                    pile = before._replace(many=before.many + 1, core_seconds=cost)
+                expected[pile[:5]] = pile
+            assert sorted(await stores.incidents.piles(query)) == sorted(expected.values())
+        (moved,) = (await stores.incidents.get_standings(["i003"])).values()
+        await stores.incidents.put_standings(
+            [(moved.standing.moved(IncidentState.FAILED, now=NOW, note="given up"), moved.version)]
+        )
+        await stores.jobs.refresh()
+        held = IncidentQuery(states=frozenset({IncidentState.HELD}))
+        assert sum(one.many for one in await stores.incidents.piles(held)) == sum(
+            one.state is IncidentState.HELD for one in standings if one.id != "i003"
+        )
 
     async def test_what_cannot_be_asked(self, stores: Stores) -> None:
         find = stores.incidents.find

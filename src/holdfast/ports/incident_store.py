@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from holdfast.domain.faults.inbox import Pile
 from holdfast.domain.faults.incident import Decision, Incident, IncidentState, Standing, StepRecord
 from holdfast.ports.job_store import Version, WriteResult
 
@@ -21,6 +22,8 @@ COUNT_FIELDS = TEXT_FIELDS - {"case", "item", "job"}
 SORT_FIELDS = frozenset({"at", "due", "changed"})
 MAX_FOUND = 1000
 """Incidents of a page, and values of a count."""
+MAX_PILES = 10_000
+"""Piles of one answer."""
 
 
 class StoredStanding(NamedTuple):
@@ -99,6 +102,14 @@ class IncidentStore(Protocol):
 
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
         """How many there are for each value of one of `COUNT_FIELDS`, the most first; at most `MAX_FOUND` values."""
+        ...
+
+    async def piles(self, query: IncidentQuery) -> Sequence[Pile]:
+        """Those that stand alike, counted in the store without reading them: by state, whether a second person is asked, group, cause and owner; in no order.
+
+        At most `MAX_PILES`; so many mean that there may be more. An incident whose standing was last written by a release before this method counts as one for
+        which no second person is asked, at no cost.
+        """
         ...
 
     async def add_decisions(self, decisions: Sequence[Decision]) -> Sequence[bool]:

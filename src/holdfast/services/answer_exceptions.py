@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from holdfast.domain.exlets.exlet import Exlet, Step
 from holdfast.domain.exlets.exlet_plain import exlet_as_plain, exlet_from_plain
 from holdfast.domain.exlets.primitive import RESENDING, Action, ClimbLadder, Steer, Target
-from holdfast.domain.faults.brakes import Chain, Request, core_seconds
+from holdfast.domain.faults.brakes import Chain, Request
 from holdfast.domain.faults.exception_policy import ExceptionPolicy, HouseCourse
 from holdfast.domain.faults.exception_type import EXCEPTIONS, ExceptionType
 from holdfast.domain.faults.incident import (
@@ -28,6 +28,7 @@ from holdfast.domain.faults.incident import (
     Standing,
     standing_of,
 )
+from holdfast.domain.faults.job_cost import cost_of
 from holdfast.domain.faults.storm import Sign, sign_of
 from holdfast.domain.rules.condition import Verdict
 from holdfast.domain.rules.context import read_context
@@ -133,7 +134,8 @@ class AnswerExceptions:
         kept = {name: one for name, one in decided.items() if not _forgettable(one[1])}
         if kept:
             due = None if left_behind is None else now + left_behind
-            new = await self.incidents.add_incidents([(one, _standing(one, due)) for one, _ in kept.values()])
+            costs = await self._costs([one for one, _ in kept.values()])
+            new = await self.incidents.add_incidents([(one, _standing(one, due, costs)) for one, _ in kept.values()])
             await self._count([incident for (incident, _), first in zip(kept.values(), new, strict=True) if first])
             agreed = await agreed_on(self.incidents, [decision for _, decision in kept.values()])
             if not all(new):
@@ -143,6 +145,12 @@ class AnswerExceptions:
             await self._settle([decision for decision in agreed if decision.exlet is None])
             self.answered += sum(new)
         return [_answered(kept.get(one.id)) for one in raised]
+
+    async def _costs(self, incidents: Sequence[Incident]) -> Mapping[str, int]:
+        """What another run would cost, by job."""
+        jobs = sorted({one.job for one in incidents if one.job and one.engine == OWN_ENGINE})
+        known = await self.store.get(jobs) if jobs else {}
+        return {name: cost_of(stored.document) for name, stored in known.items()}
 
     async def _count(self, incidents: Sequence[Incident]) -> None:
         """Faults of other engines' items are counted for storms once, before anyone asks to act on them; those of our own jobs are counted where they are handled."""
@@ -220,10 +228,7 @@ class AnswerExceptions:
         cost = 0
         if incident.job and incident.engine == OWN_ENGINE and any(one.action in RESENDING for one in exlet.steps):
             stored = (await self.store.get([incident.job])).get(incident.job)
-            if stored is not None:
-                needs, last = stored.document.resources, stored.document.last
-                past = last.wall if last is not None else None
-                cost = core_seconds(needs.cpus, expected=stored.document.expected_runtime, past=past, limit=needs.wall)
+            cost = cost_of(stored.document) if stored is not None else 0
         return Request(
             tenant=incident.tenant,
             owner=incident.owner,
@@ -321,8 +326,8 @@ def _queries(states: frozenset[IncidentState], due: int | None = None) -> Sequen
     ]
 
 
-def _standing(incident: Incident, due: int | None) -> Standing:
-    standing = replace(standing_of(incident), due=due)
+def _standing(incident: Incident, due: int | None, costs: Mapping[str, int]) -> Standing:
+    standing = replace(standing_of(incident, core_seconds=costs.get(incident.job, 0)), due=due)
     # A job of another engine is none that anybody here could look for.
     return standing if incident.engine == OWN_ENGINE else replace(standing, job="")
 

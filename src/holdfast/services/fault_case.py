@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from holdfast.domain.exlets.exlet import Exlet
 from holdfast.domain.exlets.exlet_plain import exlet_from_plain
-from holdfast.domain.faults.brakes import Chain, Request, core_seconds
+from holdfast.domain.faults.brakes import Chain, Request
 from holdfast.domain.faults.house_policy import Course, HouseAnswer, carried_out
 from holdfast.domain.faults.incident import Decision, Incident, Standing
+from holdfast.domain.faults.job_cost import cost_of
 from holdfast.domain.faults.ladder import INFRASTRUCTURE, retries_told
 from holdfast.domain.faults.second_person import Approval
 from holdfast.domain.faults.storm import Sign, sign_of
@@ -77,7 +78,7 @@ class FaultCase(NamedTuple):
 
     def request(self, chain: Chain, approval: Approval | None = None) -> Request:
         """What the brakes are asked."""
-        document, last = self.document, self.document.last
+        document = self.document
         steps = self.exlet.steps if self.by_rule else ()
         acts = [(one.action.value, str(getattr(one.do, "target", ""))) for one in steps]
         (action, target), *also = acts or [("retry", "job")]
@@ -91,12 +92,7 @@ class FaultCase(NamedTuple):
             target=target,
             rule=self.decision.by if self.by_rule else "",
             rule_owner=str(self.decision.detail.get("rule_owner", "")),
-            core_seconds=core_seconds(
-                document.resources.cpus,
-                expected=document.expected_runtime,
-                past=last.wall if last is not None else None,
-                limit=document.resources.wall,
-            ),
+            core_seconds=cost_of(document),
             charged=self.standing.cause not in INFRASTRUCTURE,
             chain=chain,
             also=tuple(also),

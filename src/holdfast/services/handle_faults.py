@@ -16,6 +16,7 @@ from holdfast.domain.faults.classify import Classifier
 from holdfast.domain.faults.evidence import Evidence
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.faults.incident import CLOSED, Decision, Incident, IncidentState, Standing, standing_of
+from holdfast.domain.faults.job_cost import cost_of
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError
@@ -227,7 +228,8 @@ class HandleFaults:
             except Exception as error:  # one fault that we cannot read must not keep the others waiting
                 self.troubled(f"the fault of job {document.id} stays due: {type(error).__name__}: {error}")
                 continue
-            found.append(FaultCase(document, standing_of(incident, due=now + OPEN_FOR), decision, incident))
+            standing = standing_of(incident, due=now + OPEN_FOR, core_seconds=cost_of(document))
+            found.append(FaultCase(document, standing, decision, incident))
             await asyncio.sleep(0)  # a log may take a millisecond to read, and others wait for this process
         return found
 

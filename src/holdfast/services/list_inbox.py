@@ -1,28 +1,32 @@
-"""Reads what waits for a person, with what it would cost to run it again."""
+"""Reads what waits for a person, with what it would cost to run it again.
+
+The store counts; of each group that is shown only the oldest incident is read. What else is in a group is read when somebody opens it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from holdfast.domain.faults.brakes import core_seconds
 from holdfast.domain.faults.inbox import InboxGroup, grouped
 from holdfast.domain.faults.incident import IncidentState, Standing
-from holdfast.domain.jobs.job_document import JobDocument
-from holdfast.ports.incident_store import MAX_FOUND, IncidentQuery, IncidentStore
-from holdfast.ports.job_store import JobStore
+from holdfast.ports.incident_store import MAX_PILES, IncidentQuery, IncidentStore
 
-MOST = 20_000
-"""Incidents that are looked at; beyond them the groups are those of the newest."""
-_STATES = frozenset({IncidentState.HELD, IncidentState.WAITING})
+STATES = frozenset({IncidentState.HELD, IncidentState.WAITING})
+"""What waits for somebody, or for the first tries of a storm."""
 
 
 class Inbox(NamedTuple):
-    """The groups, and whether there is more than was looked at."""
+    """The dearest groups, and what there is beside them."""
 
     groups: Sequence[InboxGroup]
+    oldest: Mapping[str, Standing]
+    """The first of each group, by its id; one that is gone by now is left out."""
+    all: Sequence[InboxGroup]
+    """Every group, also those that are not shown."""
     more: bool
+    """There are more groups than are shown or were counted."""
 
 
 @dataclass(slots=True)
@@ -30,26 +34,11 @@ class ListInbox:
     """The service."""
 
     incidents: IncidentStore
-    store: JobStore
 
-    async def groups(self, tenant: str, *, owner: str | None = None, cause: str | None = None) -> Inbox:
-        query = IncidentQuery(tenant=tenant, owner=owner, cause=cause, states=_STATES)
-        found: list[Standing] = []
-        costs: dict[str, int] = {}
-        cursor: str | None = None
-        while len(found) < MOST:
-            page = await self.incidents.find(query, sort="-at", limit=MAX_FOUND, cursor=cursor)
-            standings = [one.standing for one in page.found]
-            jobs = await self.store.get(sorted({one.job for one in standings if one.job}))
-            costs |= {name: _cost(stored.document) for name, stored in jobs.items()}
-            found += standings
-            cursor = page.cursor
-            if cursor is None:
-                break
-        return Inbox(grouped(found, costs), cursor is not None)
-
-
-def _cost(document: JobDocument) -> int:
-    last, needs = document.last, document.resources
-    past = last.wall if last is not None else None
-    return core_seconds(needs.cpus, expected=document.expected_runtime, past=past, limit=needs.wall)
+    async def groups(self, tenant: str, *, owner: str | None = None, cause: str | None = None, most: int) -> Inbox:
+        piles = await self.incidents.piles(IncidentQuery(tenant=tenant, owner=owner, cause=cause, states=STATES))
+        found = grouped(piles)
+        shown = found[:most]
+        known = await self.incidents.get_standings([one.oldest for one in shown]) if shown else {}
+        oldest = {name: stored.standing for name, stored in known.items()}
+        return Inbox(shown, oldest, found, len(found) > most or len(piles) >= MAX_PILES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.faults.inbox import WaitsFor, grouped
+from holdfast.domain.faults.inbox import WaitsFor, grouped, pile_of
 from holdfast.domain.faults.incident import IncidentState, Standing
 
 
@@ -27,30 +27,29 @@ def test_a_storm_is_one_group_whatever_its_faults_wait_for_and_whoever_owns_them
     storm = [
         _held(n, state=IncidentState.WAITING, group="cause:node@1", cause="node", owner=f"o{n % 3}") for n in range(5)
     ]
-    (group,) = grouped(storm, {f"j{n}": 3600 for n in range(5)})
+    (group,) = grouped(pile_of(replace(one, core_seconds=3600)) for one in storm)
     assert (group.count, group.core_seconds, group.owners, group.place.owner) == (5, 5 * 3600, 3, "")
     assert group.place.waits is WaitsFor.CANARY
-    (tried,) = grouped([*storm, _held(9, group="cause:node@1", cause="node")], {})
+    (tried,) = grouped(map(pile_of, [*storm, _held(9, group="cause:node@1", cause="node")]))
     assert (tried.count, tried.place.waits) == (6, WaitsFor.GROUP)
-    assert tried.next_step.startswith("holdfast brake try --group 'cause:node@1'")
+    assert tried.next_step(None).startswith("holdfast brake try --group 'cause:node@1'")
 
 
 def test_all_else_is_grouped_by_cause_owner_and_whom_it_waits_for_the_dearest_first() -> None:
-    found = grouped(
-        [
-            _held(1),
-            _held(2),
-            _held(3, owner="ben"),
-            _held(4, note="force-complete of this job needs a second person: nobody has agreed yet"),
-            _held(5, state=IncidentState.WAITING),
-            _held(6, state=IncidentState.COMPLETE),
-        ],
-        {"j3": 7200, "j1": 10},
-    )
+    waiting = [
+        _held(1, core_seconds=10),
+        _held(2),
+        _held(3, owner="ben", core_seconds=7200),
+        _held(4, note="force-complete of this job needs a second person: nobody has agreed yet"),
+        _held(5, state=IncidentState.WAITING),
+        _held(6, state=IncidentState.COMPLETE),
+    ]
+    found = grouped(map(pile_of, waiting))
     assert [(one.place.owner, one.count, one.place.waits) for one in found] == [
         ("ben", 1, WaitsFor.PERSON),
         ("ada", 2, WaitsFor.PERSON),
         ("ada", 1, WaitsFor.SECOND_PERSON),
     ]
-    assert found[1].oldest.id == "i1"
-    assert (found[1].next_step, found[2].next_step) == ("holdfast explain j1", "holdfast approve list")
+    assert (found[1].oldest, found[1].at) == ("i1", 1001)
+    assert found[1].next_step(waiting[0]) == "holdfast explain j1"
+    assert found[2].next_step(waiting[3]) == "holdfast approve list"

@@ -65,7 +65,7 @@ export const en = {
     title: "Inbox",
     summary: (n: number, groups: number, hours: string) =>
       `${many(n, "fault waits", "faults wait")} in ${many(groups, "group", "groups")}; ${hours} core-hours are at stake.`,
-    more: "There are more than were looked at; the groups are those of the newest.",
+    more: (n: number) => `The ${n.toLocaleString("en")} dearest are shown; choose a cause or an owner to see others.`,
     cause: "Cause",
     owner: "Owner",
     anyCause: "Any cause",

@@ -64,7 +64,7 @@ export const zh: Texts = {
   inbox: {
     title: "收件箱",
     summary: (n, groups, hours) => `${n} 个故障在等待，分为 ${groups} 组；涉及 ${hours} 核时。`,
-    more: "还有更多未查看；分组只包含最新的部分。",
+    more: (n) => `只显示代价最高的 ${n} 组；选择原因或所有者可查看其他。`,
     cause: "原因",
     owner: "所有者",
     anyCause: "任何原因",

@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 from holdfast.adapters.opensearch.cluster import Cluster, to_json, version_of
 from holdfast.adapters.opensearch.create_only import create
 from holdfast.adapters.opensearch.queries import cursor_at, cursor_place
+from holdfast.domain.faults.inbox import Pile, asks_second
 from holdfast.domain.faults.incident import (
     MAX_DOCUMENT,
     Decision,
     Incident,
+    IncidentState,
     Standing,
     StepRecord,
     decision_id,
@@ -21,6 +23,7 @@ from holdfast.ports.errors import Permanent
 from holdfast.ports.incident_store import (
     COUNT_FIELDS,
     MAX_FOUND,
+    MAX_PILES,
     SORT_FIELDS,
     IncidentPage,
     IncidentQuery,
@@ -29,6 +32,7 @@ from holdfast.ports.incident_store import (
 from holdfast.ports.job_store import MAX_PAGE, Version, WriteResult
 
 _Paper = TypeVar("_Paper", Incident, Decision, StepRecord)
+_PILED = ("state", "second", "group", "cause", "owner")
 
 
 class OpenSearchIncidentStore:
@@ -82,6 +86,23 @@ class OpenSearchIncidentStore:
         body = {"query": _query(query), "size": 0, "track_total_hits": False, "aggs": terms}
         answer = await self._cluster.search("standings", body)
         return {str(one["key"]): one["doc_count"] for one in answer["aggregations"]["by"]["buckets"]}
+
+    async def piles(self, query: IncidentQuery) -> Sequence[Pile]:
+        kept = [{name: {"terms": {"field": name, "missing_bucket": True}}} for name in _PILED]
+        first = {"size": 1, "sort": [{"at": "asc"}, {"id": "asc"}], "_source": ["id", "at"]}
+        aggs = {"cost": {"sum": {"field": "core_seconds"}}, "oldest": {"top_hits": first}}
+        found: list[Pile] = []
+        after: dict[str, Any] = {}
+        while len(found) < MAX_PILES:
+            composite = {"size": MAX_FOUND, "sources": kept} | after
+            body = {"query": _query(query), "size": 0, "track_total_hits": False}
+            body["aggs"] = {"piles": {"composite": composite, "aggs": aggs}}
+            answer = (await self._cluster.search("standings", body))["aggregations"]["piles"]
+            found += [_pile(one) for one in answer["buckets"]]
+            if len(answer["buckets"]) < MAX_FOUND:
+                break
+            after = {"after": answer["after_key"]}
+        return found
 
     async def add_decisions(self, decisions: Sequence[Decision]) -> Sequence[bool]:
         return await self._add([(one.id, one.incident, one) for one in decisions])
@@ -137,7 +158,22 @@ def _key(kind: type[object], name: str) -> str:
 
 
 def _bytes(standing: Standing, what: str) -> bytes:
-    return _bounded(to_json(to_document(standing), what), what)
+    return _bounded(to_json(to_document(standing) | {"second": asks_second(standing)}, what), what)
+
+
+def _pile(bucket: Mapping[str, Any]) -> Pile:
+    key, first = bucket["key"], bucket["oldest"]["hits"]["hits"][0]["_source"]
+    return Pile(
+        IncidentState(key["state"]),
+        bool(key["second"]),
+        key["group"] or "",
+        key["cause"] or "",
+        key["owner"] or "",
+        bucket["doc_count"],
+        round(bucket["cost"]["value"]),
+        first["id"],
+        first["at"],
+    )
 
 
 def _bounded(body: bytes, what: str) -> bytes:

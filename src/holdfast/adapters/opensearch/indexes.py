@@ -60,6 +60,8 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
         "id": _SHOWN,
         **dict.fromkeys(sorted(INCIDENT_TEXTS), _WORD),
         **dict.fromkeys(sorted(INCIDENT_NUMBERS), _NUMBER),
+        "second": {"type": "boolean"},
+        "core_seconds": _BARE_NUMBER,
     },
     "papers": {"incident": _WORD, "kind": _WORD},
     "audit": {"tenant": _WORD, "number": _NUMBER, "last": _NUMBER},

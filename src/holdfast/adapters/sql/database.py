@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Executable, Table, insert, make_url, select, text, update
+from sqlalchemy import Connection, Executable, Table, insert, inspect, make_url, select, text, update
 
 from holdfast.adapters.sql.dialects import Dialect, Postgres, Sqlite
 from holdfast.adapters.sql.errors import translated
 from holdfast.adapters.sql.rows import Row
-from holdfast.adapters.sql.tables import ADDED, LAYOUT, jobs, layout, metadata
+from holdfast.adapters.sql.tables import ADDED, LAYOUT, layout, metadata
 from holdfast.ports.errors import Permanent
 
 ANSWER_SECONDS = 30.0
@@ -107,8 +107,10 @@ def _grow(connection: Connection, number: int) -> None:
     for later in range(number + 1, LAYOUT + 1):
         columns, indexes = ADDED[later]
         for column in columns:
+            if column.name in {one["name"] for one in inspect(connection).get_columns(column.table.name)}:
+                continue  # the whole table is new
             kind = column.type.compile(connection.dialect)
-            connection.execute(text(f"ALTER TABLE jobs ADD COLUMN {quote(column.name)} {kind}"))
-        for index in jobs.indexes:
+            connection.execute(text(f"ALTER TABLE {column.table.name} ADD COLUMN {quote(column.name)} {kind}"))
+        for index in (one for table in metadata.sorted_tables for one in table.indexes):
             if index.name in indexes:
-                index.create(connection)
+                index.create(connection, checkfirst=True)  # it is there if the table is as new as it

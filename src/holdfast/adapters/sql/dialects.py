@@ -74,6 +74,10 @@ class Dialect(Protocol):
 
     def labelled(self, labels: ColumnElement[Any], label: str) -> ColumnElement[bool]: ...
 
+    def padded(self, number: ColumnElement[int]) -> ColumnElement[str]:
+        """A number that is not negative as a text of 20 digits, which sorts as it does."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -141,6 +145,9 @@ class Postgres:
 
     def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         return place == func.any(bindparam(None, list(values), type_=ARRAY(place.type, dimensions=1)))
+
+    def padded(self, number: ColumnElement[int]) -> ColumnElement[str]:
+        return func.lpad(cast(number, Text), literal_column("20"), literal_column("'0'"))
 
     def labelled(self, labels: ColumnElement[Any], label: str) -> ColumnElement[bool]:
         wanted = bindparam(None, orjson.dumps([label]).decode(), type_=Text())
@@ -340,6 +347,9 @@ class Sqlite:
         if len(values) == 1:  # as most are; to put the other form together takes longer than to run it
             return place == bindparam(None, values[0], type_=place.type)
         return _listed(place, orjson.dumps(list(values)).decode())
+
+    def padded(self, number: ColumnElement[int]) -> ColumnElement[str]:
+        return func.printf(literal_column("'%020d'"), number, type_=Text())
 
     def labelled(self, labels: ColumnElement[Any], label: str) -> ColumnElement[bool]:
         each = func.json_each(labels).table_valued("value", name="each_label")

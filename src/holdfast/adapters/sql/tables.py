@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-LAYOUT = 2
+LAYOUT = 3
 """The layout of the tables; a store with a newer one is refused."""
 
 metadata = MetaData()
@@ -158,6 +158,8 @@ standings = Table(
     Column("version", BigInteger, nullable=False),
     *(Column(name, _TEXT, nullable=False) for name in STANDING_TEXT),
     *(Column(name, BigInteger, nullable=name == "due") for name in STANDING_NUMBERS),
+    Column("second", Boolean),
+    Column("core_seconds", BigInteger),
     Column("document", LargeBinary, nullable=False),
     listeners=[("after_create", _OFTEN_REWRITTEN)],
 )
@@ -166,6 +168,14 @@ _DUE = text("due IS NOT NULL")
 Index("standings_due", standings.c.due, standings.c.id, postgresql_where=_DUE, sqlite_where=_DUE)
 Index("standings_at", standings.c.tenant, standings.c.at, standings.c.id)
 Index("standings_state", standings.c.tenant, standings.c.state, standings.c.at, standings.c.id)
+# What waits is counted by these alone, in the order of the index, without a look at the rows themselves.
+_WAITS = text("state IN ('held', 'waiting')")
+Index(
+    "standings_inbox",
+    *(standings.c[name] for name in ("tenant", "state", "second", "group", "cause", "owner", "at", "id", "core_seconds")),
+    postgresql_where=_WAITS, sqlite_where=_WAITS,
+)  # fmt: skip
+Index("standings_changed", standings.c.tenant, standings.c.changed, standings.c.id)
 Index("standings_case", standings.c.case)
 Index("standings_job", standings.c.job)
 
@@ -194,7 +204,8 @@ Index("audit_last", audit.c.tenant, audit.c.last)
 
 ADDED: dict[int, tuple[tuple[Column[Any], ...], tuple[str, ...]]] = {
     2: ((jobs.c.case, jobs.c.work, jobs.c.ended), ("jobs_case", "jobs_ended")),
+    3: ((standings.c.second, standings.c.core_seconds), ("standings_inbox", "standings_changed")),
 }
-"""The columns and indexes of jobs that came with a layout; whole tables are made where they are missing."""
+"""The columns and indexes that came with a layout; whole tables are made where they are missing."""
 
 layout = Table("layout", metadata, Column("number", Integer, primary_key=True, autoincrement=False))

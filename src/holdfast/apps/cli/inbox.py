@@ -138,7 +138,7 @@ def _show_groups(session: Session, cause: str | None, owner: str | None) -> None
     if not rows:
         session.out.say("Nothing waits for a person.")
     elif told["more"]:
-        session.out.say("There is more than was looked at; --cause and -u choose.")
+        session.out.say("The dearest groups are shown; --cause and -u choose.")
     else:
         session.out.say("holdfast explain JOB says why; holdfast retry JOB tries it again; --each lists single ones.")
 

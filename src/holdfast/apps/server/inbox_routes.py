@@ -18,17 +18,17 @@ from holdfast.apps.server.models import Model, NoNul, Reason
 from holdfast.apps.server.problems import Problem
 from holdfast.domain.exlets.exlet import Exlet
 from holdfast.domain.faults.inbox_act import Fate, Reach, Remedy, Target, Tried, why_not_yet
-from holdfast.domain.faults.incident import OWN_ENGINE, IncidentState
+from holdfast.domain.faults.incident import OWN_ENGINE
 from holdfast.formats.job_public import time_text
 from holdfast.ports.errors import Conflict, NotFound, PortError
 from holdfast.ports.identity import Principal
 from holdfast.ports.incident_store import IncidentQuery
 from holdfast.services.act_on_inbox import Act, ActOnInbox
+from holdfast.services.list_inbox import STATES
 from holdfast.services.raise_triggers import RaiseTriggers
 
 router = APIRouter(prefix="/v1/inbox", tags=["incidents"])
 LOOK_EVERY = 2.0
-WAITING = frozenset({IncidentState.HELD, IncidentState.WAITING})
 ActName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
 
@@ -179,7 +179,7 @@ async def _changes(desk: Desk, tenant: str) -> AsyncGenerator[bytes, None]:
     quiet = 0
     while True:
         try:
-            counts = await incidents.count(IncidentQuery(tenant, states=WAITING), by="state")
+            counts = await incidents.count(IncidentQuery(tenant, states=STATES), by="state")
             newest = await incidents.find(IncidentQuery(tenant), sort="-changed", limit=1)
             now = (sum(counts.values()), newest.found[0].standing.changed if newest.found else 0)
         except PortError:

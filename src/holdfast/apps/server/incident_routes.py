@@ -21,6 +21,8 @@ from holdfast.services.list_inbox import ListInbox
 router = APIRouter(prefix="/v1", tags=["incidents"])
 MOST = 50
 """Decisions that are shown of one incident."""
+MOST_NAMED = 1000
+"""Causes and owners to choose from."""
 Word = Annotated[str, Query(max_length=200)]
 
 
@@ -99,8 +101,18 @@ class InboxGroupOut(Out):
 
 class InboxOut(Out):
     groups: list[InboxGroupOut]
+    """The dearest."""
+    count: int
+    """How many incidents wait in all, also in groups that are not shown."""
+    core_hours: float
+    """What another run of all of them would cost."""
+    many: int
+    """How many groups there are in all."""
+    causes: list[str]
+    """Of all groups, to choose from."""
+    owners: list[str]
     more: bool
-    """There is more than was looked at."""
+    """There are more groups than are shown."""
 
 
 def _query(tenant: str, state: str, **wanted: str) -> IncidentQuery:
@@ -137,10 +149,16 @@ async def find_incidents(
 
 
 @router.get("/inbox", response_model=InboxOut, responses=errors())
-async def read_inbox(desk: TheDesk, who: Viewer, cause: Word = "", owner: Word = "") -> Response:
+async def read_inbox(
+    desk: TheDesk,
+    who: Viewer,
+    cause: Word = "",
+    owner: Word = "",
+    limit: Annotated[int, Query(ge=1, le=1000, description="Groups that are shown")] = 200,
+) -> Response:
     """What waits for a person, in groups by cause and owner, a storm as one; the dearest first."""
-    parts = desk.services.parts
-    found = await ListInbox(parts.incidents, parts.store).groups(who.tenant, owner=owner or None, cause=cause or None)
+    service = ListInbox(desk.services.parts.incidents)
+    found = await service.groups(who.tenant, owner=owner or None, cause=cause or None, most=limit)
     groups = [
         {
             "group": one.place.group,
@@ -149,17 +167,27 @@ async def read_inbox(desk: TheDesk, who: Viewer, cause: Word = "", owner: Word =
             "owners": one.owners,
             "count": one.count,
             "core_hours": round(one.core_seconds / CORE_HOUR, 2),
-            "oldest": time_text(one.oldest.at),
-            "incident": one.oldest.id,
-            "job": one.oldest.job,
-            "case": one.oldest.case,
+            "oldest": time_text(one.at),
+            "incident": one.oldest,
+            "job": oldest.job if oldest is not None else "",
+            "case": oldest.case if oldest is not None else "",
             "waits_for": one.place.waits.value,
-            "note": one.oldest.note,
-            "next": one.next_step,
+            "note": oldest.note if oldest is not None else "",
+            "next": one.next_step(oldest),
         }
         for one in found.groups
+        for oldest in [found.oldest.get(one.oldest)]
     ]
-    return json_answer({"groups": groups, "more": found.more})
+    told = {
+        "groups": groups,
+        "count": sum(one.count for one in found.all),
+        "core_hours": round(sum(one.core_seconds for one in found.all) / CORE_HOUR, 2),
+        "many": len(found.all),
+        "causes": sorted({one.place.cause for one in found.all})[:MOST_NAMED],
+        "owners": sorted({one.place.owner for one in found.all if one.place.owner})[:MOST_NAMED],
+        "more": found.more,
+    }
+    return json_answer(told)
 
 
 @router.get("/incidents/counts", response_model=IncidentCountsOut, responses=errors(400))

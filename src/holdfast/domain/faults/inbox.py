@@ -5,7 +5,7 @@ The faults of one storm are one group, however many owners they have; all else i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -44,63 +44,95 @@ class InboxGroup:
     count: int
     core_seconds: int
     """What another run of all of them would cost, as far as it is known."""
-    oldest: Standing
+    oldest: str
+    """The id of the one that happened first."""
+    at: int
+    """When that was."""
     owners: int
 
-    @property
-    def next_step(self) -> str:
+    def next_step(self, oldest: Standing | None) -> str:
         """The command that helps on from here."""
-        place, job = self.place, self.oldest.job or self.oldest.case
+        place = self.place
         if place.waits is WaitsFor.SECOND_PERSON:
             return "holdfast approve list"
         if place.waits is WaitsFor.GROUP:
             return f"holdfast brake try --group '{place.group}' --reason TEXT"
-        return "holdfast brake" if place.waits is WaitsFor.CANARY else f"holdfast explain {job[:8]}"
+        about = (oldest.job or oldest.case)[:8] if oldest is not None else "JOB"
+        return "holdfast brake" if place.waits is WaitsFor.CANARY else f"holdfast explain {about}"
+
+
+class Pile(NamedTuple):
+    """Incidents that stand alike, as a store counts them."""
+
+    state: IncidentState
+    second: bool
+    """A second person is asked."""
+    group: str
+    cause: str
+    owner: str
+    many: int
+    core_seconds: int
+    oldest: str
+    """The id of the one that happened first."""
+    at: int
+    """When that was."""
+
+    @property
+    def place(self) -> Place | None:
+        """Where they are shown; None: they wait for nobody."""
+        if self.state is IncidentState.WAITING and self.group:
+            return Place(self.group, self.cause, "", WaitsFor.CANARY)
+        if self.state is not IncidentState.HELD:
+            return None
+        if self.second:
+            return Place("", self.cause, self.owner, WaitsFor.SECOND_PERSON)
+        if self.group:
+            return Place(self.group, self.cause, "", WaitsFor.GROUP)
+        return Place("", self.cause, self.owner, WaitsFor.PERSON)
+
+
+def asks_second(standing: Standing) -> bool:
+    """Whether a second person is asked. Stores keep the answer beside the standing, and count by it."""
+    return standing.state is IncidentState.HELD and SECOND in standing.note
+
+
+def pile_of(one: Standing) -> Pile:
+    """A pile of one."""
+    return Pile(one.state, asks_second(one), one.group, one.cause, one.owner, 1, one.core_seconds, one.id, one.at)
 
 
 def place_of(standing: Standing) -> Place | None:
     """Where it is shown; None: it waits for nobody."""
-    if standing.state is IncidentState.WAITING and standing.group:
-        return Place(standing.group, standing.cause, "", WaitsFor.CANARY)
-    if standing.state is not IncidentState.HELD:
-        return None
-    if SECOND in standing.note:
-        return Place("", standing.cause, standing.owner, WaitsFor.SECOND_PERSON)
-    if standing.group:
-        return Place(standing.group, standing.cause, "", WaitsFor.GROUP)
-    return Place("", standing.cause, standing.owner, WaitsFor.PERSON)
+    return pile_of(standing).place
 
 
-def grouped(standings: Iterable[Standing], costs: Mapping[str, int]) -> list[InboxGroup]:
-    """The groups, the dearest first; `costs`: core-seconds by job."""
-    members: dict[Place, list[Standing]] = {}
-    for one in standings:
-        place = place_of(one)
+def grouped(piles: Iterable[Pile]) -> list[InboxGroup]:
+    """The groups, the dearest first."""
+    members: dict[Place, list[Pile]] = {}
+    storms: dict[str, Place] = {}
+    for one in piles:
+        place = one.place
         if place is not None:
-            members.setdefault(_together(place, members), []).append(one)
-    groups = [
-        InboxGroup(
-            _worst(place, ones),
-            len(ones),
-            sum(costs.get(one.job, 0) for one in ones),
-            min(ones, key=lambda one: (one.at, one.id)),
-            len({one.owner for one in ones}),
-        )
-        for place, ones in members.items()
-    ]
+            # A storm is one group, whatever its members wait for at this moment.
+            together = storms.setdefault(place.group, place) if place.group else place
+            members.setdefault(together, []).append(one)
+    groups = [_group(place, ones) for place, ones in members.items()]
     return sorted(groups, key=lambda one: (-one.core_seconds, -one.count, one.place))
 
 
-def _together(place: Place, members: Mapping[Place, list[Standing]]) -> Place:
-    """A storm is one group, whatever its members wait for at this moment."""
-    if not place.group:
-        return place
-    return next((one for one in members if one.group == place.group), place)
-
-
-def _worst(place: Place, ones: list[Standing]) -> Place:
-    """A group in which something waits for a person waits for one; its owner is named if there is but one."""
-    owners = {one.owner for one in ones}
-    named = place._replace(owner=place.owner or (next(iter(owners)) if len(owners) == 1 else ""))
-    held = any(one.state is IncidentState.HELD for one in ones)
-    return named._replace(waits=WaitsFor.GROUP) if place.group and held else named
+def _group(place: Place, piles: list[Pile]) -> InboxGroup:
+    """What waits in one place waits for a person as soon as something of it does; its owner is named if there is but one."""
+    owners = {one.owner for one in piles}
+    first = min(piles, key=lambda one: (one.at, one.oldest))
+    held = any(one.state is IncidentState.HELD for one in piles)
+    return InboxGroup(
+        place._replace(
+            owner=place.owner or (next(iter(owners)) if len(owners) == 1 else ""),
+            waits=WaitsFor.GROUP if place.group and held else place.waits,
+        ),
+        sum(one.many for one in piles),
+        sum(one.core_seconds for one in piles),
+        first.oldest,
+        first.at,
+        len(owners),
+    )

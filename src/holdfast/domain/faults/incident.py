@@ -106,6 +106,8 @@ class Standing:
     """Incidents of one group are shown as one in the inbox."""
     n: int = 0
     """The number of its last decision."""
+    core_seconds: int = 0
+    """What another run of its job would cost, as it was known when it happened. 0: not known, or it has no job."""
     changed: int = 0
     note: str = ""
     """Why it stands there, for people."""
@@ -117,12 +119,13 @@ class Standing:
         return replace(self, state=state, due=due, changed=now, **changes)  # type: ignore[arg-type]
 
 
-def standing_of(incident: Incident, *, due: int | None = None, group: str = "") -> Standing:
+def standing_of(incident: Incident, *, due: int | None = None, group: str = "", core_seconds: int = 0) -> Standing:
     """Where a new incident stands: open, and due."""
     return Standing(
         id=incident.id, tenant=incident.tenant, owner=incident.owner, kind=incident.kind, at=incident.at,
         due=incident.at if due is None else due, cause=incident.cause, flow=incident.flow, case=incident.case,
-        item=incident.item, job=incident.job, group=group, changed=incident.at,
+        item=incident.item, job=incident.job, group=group, core_seconds=core_seconds,
+        changed=incident.at,
     )  # fmt: skip
 
 

@@ -14,6 +14,8 @@ import { GroupPanel } from "./group-panel";
 
 export type InboxGroup = Schemas["InboxGroupOut"];
 
+const SHOWN = 100;
+
 export const groupId = (one: InboxGroup): string => [one.group, one.cause, one.owner, one.waits_for].join("|");
 
 function Owner({ group }: { group: InboxGroup }) {
@@ -152,6 +154,16 @@ function Nothing() {
   );
 }
 
+/** The dearest groups, of one cause or owner if they are named; the server counts, and sends no more than is shown. */
+function useGroups(cause: string | null, owner: string | null) {
+  return useQuery({
+    queryKey: ["inbox", cause, owner],
+    queryFn: () => told(api.GET("/v1/inbox", { params: { query: { cause: cause ?? "", owner: owner ?? "", limit: SHOWN } } })),
+    refetchInterval: 30_000,
+    placeholderData: keepPreviousData,
+  });
+}
+
 export default function Inbox() {
   const texts = useTexts();
   const cause = useCause();
@@ -159,36 +171,27 @@ export default function Inbox() {
   const [causeWanted, setCause] = useState<string | null>(null);
   const [ownerWanted, setOwner] = useState<string | null>(null);
   const [opened, setOpened] = useState<InboxGroup | null>(null);
-  const inbox = useQuery({
-    queryKey: ["inbox"],
-    queryFn: () => told(api.GET("/v1/inbox")),
-    refetchInterval: 30_000,
-    placeholderData: keepPreviousData,
-  });
-  const all = inbox.data?.groups ?? [];
-  const groups = useMemo(
-    () => all.filter((one) => (causeWanted === null || one.cause === causeWanted) && (ownerWanted === null || one.owner === ownerWanted)),
-    [all, causeWanted, ownerWanted],
-  );
+  const whole = useGroups(null, null);
+  const chosen = useGroups(causeWanted, ownerWanted);
+  const inbox = causeWanted === null && ownerWanted === null ? whole : chosen;
+  const groups = inbox.data?.groups ?? [];
   const columns = useColumns(setOpened);
-  const count = groups.reduce((sum, one) => sum + one.count, 0);
-  const stake = groups.reduce((sum, one) => sum + one.core_hours, 0);
-  const causes = [...new Set(all.map((one) => one.cause))].sort().map((one) => ({ value: one, label: cause(one)[0] }));
-  const owners = [...new Set(all.map((one) => one.owner).filter(Boolean))].sort();
+  const count = inbox.data?.count ?? 0;
+  const causes = (whole.data?.causes ?? []).map((one) => ({ value: one, label: cause(one)[0] }));
   useDocumentTitle(`${count > 0 ? `(${count.toLocaleString(texts.language)}) ` : ""}${texts.inbox.title} · Holdfast`);
-  const current = opened === null ? null : (all.find((one) => groupId(one) === groupId(opened)) ?? opened);
+  const current = opened === null ? null : (groups.find((one) => groupId(one) === groupId(opened)) ?? opened);
   return (
     <Stack gap="sm" maw={1280}>
       <Group justify="space-between" align="flex-end">
         <div>
           <Title order={1}>{texts.inbox.title}</Title>
-          {inbox.data !== undefined && all.length > 0 && (
+          {inbox.data !== undefined && groups.length > 0 && (
             <Text c="dimmed" aria-live="polite">
-              {texts.inbox.summary(count, groups.length, hours(texts, stake))} {inbox.data.more && texts.inbox.more}
+              {texts.inbox.summary(count, inbox.data.many, hours(texts, inbox.data.core_hours))} {inbox.data.more && texts.inbox.more(groups.length)}
             </Text>
           )}
         </div>
-        {all.length > 0 && (
+        {whole.data !== undefined && whole.data.many > 0 && (
           <Group gap="xs">
             <Select
               size="xs"
@@ -205,7 +208,7 @@ export default function Inbox() {
               searchable
               aria-label={texts.inbox.owner}
               placeholder={texts.inbox.anyOwner}
-              data={owners}
+              data={whole.data.owners}
               value={ownerWanted}
               onChange={setOwner}
             />
@@ -214,7 +217,7 @@ export default function Inbox() {
       </Group>
       <ProblemBox problem={inbox.error} />
       {inbox.isPending && <Loader size="sm" aria-label={texts.app.loading} />}
-      {inbox.data !== undefined && all.length === 0 && (
+      {whole.data !== undefined && whole.data.many === 0 && (
         <div className="panel">
           <Nothing />
         </div>
