@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--launch", default="", metavar="ID", help="the site agent's name for the launch that started this pilot")
     add("--ca-file", metavar="PATH", help="certificates to trust instead of the system's")
+    add("--certificate", metavar="PATH", help="this pilot's certificate with its key, for servers that ask for one")
     add("--outputs", required=True, metavar="DIR", help="where outputs are committed")
     add("--work", metavar="DIR", help="local disk for working folders, logs and the spool of ends")
     add("--slots", type=int, default=1, metavar="N", help="jobs at once (1)")
@@ -191,7 +192,7 @@ def _work(arguments: argparse.Namespace) -> str:
 
 def _place(arguments: argparse.Namespace) -> Place:
     return Place(
-        ring=ServerRing(arguments.server, arguments.ca_file),
+        ring=ServerRing(arguments.server, arguments.ca_file, arguments.certificate),
         work=_work(arguments),
         outputs=os.path.realpath(arguments.outputs),
         memory=arguments.memory,
@@ -253,6 +254,7 @@ def _settings(arguments: argparse.Namespace, token: str) -> Settings:
         claim_wait=min(30.0, max(0.0, arguments.claim_wait)),
         end_wait=arguments.end_wait,
         ca_file=arguments.ca_file,
+        certificate=arguments.certificate,
         cache=_cache_settings(arguments),
         share=arguments.share,
         surroundings=Surroundings(

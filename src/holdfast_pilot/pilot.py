@@ -62,6 +62,7 @@ class Settings:
     end_wait: float = 60.0
     silence: float = 15.0
     ca_file: str | None = None
+    certificate: str | None = None
     cache: CacheSettings | None = None
     share: str | None = None  # the address at which cached files are served to other hosts; closed unless given
     surroundings: Surroundings = field(default_factory=Surroundings)
@@ -80,7 +81,7 @@ class Pilot:
         self._draining = threading.Event()
         self._stop_asked = threading.Event()
         self._wake = threading.Event()
-        self._ring = ServerRing(settings.servers, settings.ca_file)
+        self._ring = ServerRing(settings.servers, settings.ca_file, settings.certificate)
         self._identity = Identity(
             self._ring,
             settings.enrol_token,

@@ -83,7 +83,7 @@ class Server:
 class ServerRing:
     """The servers known, and which of them failed just now; shared by all links of a pilot."""
 
-    def __init__(self, urls: Iterable[str], ca_file: str | None = None) -> None:
+    def __init__(self, urls: Iterable[str], ca_file: str | None = None, certificate: str | None = None) -> None:
         self._lock = threading.Lock()
         self._servers = list(dict.fromkeys(Server.read(url) for url in urls))
         self._suspect_until: dict[Server, float] = {}
@@ -92,6 +92,7 @@ class ServerRing:
         self.home: Server | None = None
         self._tls: ssl.SSLContext | None = None
         self._ca_file = ca_file
+        self._certificate = certificate
         if not self._servers:
             raise ValueError("no server is given")
         random.shuffle(self._servers)  # pilots started with one list must not all lean on its first server
@@ -130,7 +131,10 @@ class ServerRing:
         if server.secure:
             with self._lock:
                 if self._tls is None:
-                    self._tls = ssl.create_default_context(cafile=self._ca_file)
+                    tls = ssl.create_default_context(cafile=self._ca_file)
+                    if self._certificate is not None:
+                        tls.load_cert_chain(self._certificate)
+                    self._tls = tls
             connection = http.client.HTTPSConnection(
                 server.host, server.port, timeout=min(timeout, CONNECT_SECONDS), context=self._tls
             )

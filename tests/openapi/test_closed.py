@@ -21,7 +21,7 @@ from scripts import openapi
 from tests.openapi.campaign import operations_of, schema_of, wait_briefly
 from tests.openapi.ground import SECRET, TENANT, Ground
 
-from holdfast.adapters.joserfc.identity import signing_key
+from holdfast.adapters.joserfc.identity import signing_keys
 
 pytestmark = pytest.mark.live
 EACH = 2
@@ -62,7 +62,7 @@ def _requests(there: Ground) -> Iterator[Case[Any]]:
 
 def _ended(there: Ground) -> str:
     """Good in every way, but a year old."""
-    key = OctKey.import_key(signing_key(there.running.domain.settings().key_file))
+    key = OctKey.import_key(signing_keys(there.running.domain.settings().key_file)[0])
     claims = {
         "aud": "holdfast",
         "sub": "ada",

@@ -15,7 +15,7 @@ from tests.server.asks import problem
 from tests.server.routes import routes_of
 from tests.server.running import RunningServer
 
-from holdfast.adapters.joserfc.identity import signing_key
+from holdfast.adapters.joserfc.identity import signing_keys
 from holdfast.ports.identity import IMPLIED, Role
 
 ROLES = [role for role in Role if role is not Role.PILOT]
@@ -40,7 +40,7 @@ def _token(server: RunningServer, key: bytes | None = None, **changes: Any) -> s
     now = int(time.time())
     claims = {"aud": "holdfast", "sub": "ada", "tenant": TENANT, "roles": ["administrator"], "exp": now + 600}
     claims = {name: value for name, value in (claims | changes).items() if value is not None}
-    signed = OctKey.import_key(key or signing_key(server.domain.settings().key_file))
+    signed = OctKey.import_key(key or signing_keys(server.domain.settings().key_file)[0])
     return jwt.encode({"alg": "HS256"}, claims, signed)
 
 

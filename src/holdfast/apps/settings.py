@@ -41,7 +41,13 @@ class Settings(BaseModel):
     state: Path = Field(default_factory=lambda: user_state_path("holdfast"))
     """Folder for what a process keeps itself: the signing key, the laptop's database."""
     signing_key: Path | None = None
-    """File with the key that signs tokens; `STATE/signing-key` unless set. All servers of a domain share it."""
+    """File with the key that signs tokens; `STATE/signing-key` unless set. All servers of a domain share it. Of several lines the first signs, and what any has signed is good."""
+    certificate: Path | None = None
+    """File with the certificate of a server, and those between it and its authority; with it the server speaks TLS alone. Read anew when it changes."""
+    certificate_key: Path | None = None
+    """File with the certificate's private key; unset: it is in the same file."""
+    client_ca: Path | None = None
+    """File with the certificates of the authority for clients; with it a server hears nobody, pilot, peer or person, who shows no certificate of that authority."""
     oidc: OidcTable | None = None
     """A provider of OpenID Connect, whose tokens are taken beside our own and by whose page people log in; see the how-to on single sign-on."""
     listen: str = "127.0.0.1"
@@ -160,6 +166,8 @@ class Settings(BaseModel):
         dispatcher_of(self.unanswered, ladders_of(self.ladders))
         elements_of(self.storage)
         check_downstreams(self.downstreams)
+        if self.certificate is None and (self.certificate_key or self.client_ca):
+            raise ValueError("certificate_key and client_ca are for a server with a certificate")
         return self
 
     @property
@@ -223,7 +231,7 @@ class Settings(BaseModel):
 
     @property
     def public_url(self) -> str:
-        return self.url or f"http://{self.listen}:{self.port}"
+        return self.url or f"{'http' if self.certificate is None else 'https'}://{self.listen}:{self.port}"
 
 
 def load(environment: Mapping[str, str] | None = None, **flags: object) -> Settings:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
+from holdfast.adapters.joserfc.identity import SignedIdentity, signing_keys
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.apps.settings import Settings
 from holdfast.ports.errors import Permanent
@@ -26,7 +26,7 @@ def make_token(settings: Settings, *, subject: str, tenant: str, roles: Sequence
         raise Permanent(f"{error}; roles are {names}") from error
     if Role.PILOT in allowed:
         raise Permanent("a pilot gets its own token from the server; give it one of role enrol")
-    identity = SignedIdentity(signing_key(settings.key_file), SystemClock())
+    identity = SignedIdentity(signing_keys(settings.key_file), SystemClock())
     return identity.issue(subject=subject, tenant=tenant, roles=allowed, seconds=seconds)
 
 

@@ -6,8 +6,9 @@ import os
 import secrets
 import stat
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from joserfc import jwt
 from joserfc.errors import JoseError
@@ -27,8 +28,10 @@ CACHE = 150_000
 class SignedIdentity:
     """Fills `ports.identity.Identity`."""
 
-    def __init__(self, key: bytes, clock: Clock) -> None:
-        self._key = OctKey.import_key(key)
+    def __init__(self, keys: Sequence[bytes], clock: Clock) -> None:
+        """The first key signs; what any of them has signed is good, so that one can take the place of another."""
+        self._keys = [OctKey.import_key(key) for key in keys]
+        self._key = self._keys[0]
         self._clock = clock
         self._seen: OrderedDict[str, Principal] = OrderedDict()
 
@@ -57,11 +60,7 @@ class SignedIdentity:
         return principal
 
     def _read(self, token: str) -> Principal:
-        try:
-            read = jwt.decode(token, self._key, algorithms=["HS256"])
-        except (JoseError, ValueError) as error:
-            raise BadToken("the token is not one of ours") from error
-        claims = read.claims
+        claims = self._signed(token)
         if claims.get("aud") != AUDIENCE:
             raise BadToken("the token is for another service")
         try:
@@ -74,16 +73,22 @@ class SignedIdentity:
         except (KeyError, TypeError, ValueError) as error:
             raise BadToken("the token lacks a subject, tenant, role or end") from error
 
+    def _signed(self, token: str) -> dict[str, Any]:
+        why: Exception | None = None
+        for key in self._keys:
+            try:
+                return jwt.decode(token, key, algorithms=["HS256"]).claims
+            except (JoseError, ValueError) as error:
+                why = error
+        raise BadToken("the token is not one of ours") from why
+
     def seal(self, words: Mapping[str, str], *, purpose: str, seconds: int) -> str:
         ends = self._clock.now() // 1000 + seconds
         claims = {"aud": SEALED, "purpose": purpose, "words": dict(words), "exp": ends}
         return jwt.encode({"alg": "HS256", "typ": "JWT"}, claims, self._key)
 
     def unseal(self, text: str, *, purpose: str) -> Mapping[str, str]:
-        try:
-            claims = jwt.decode(text, self._key, algorithms=["HS256"]).claims
-        except (JoseError, ValueError) as error:
-            raise BadToken("these words were not sealed here") from error
+        claims = self._signed(text)
         if claims.get("aud") != SEALED or claims.get("purpose") != purpose:
             raise BadToken("these words were sealed for something else")
         if self._clock.now() // 1000 >= claims["exp"]:
@@ -98,8 +103,8 @@ def _text(value: object) -> str:
     return value
 
 
-def signing_key(path: Path) -> bytes:
-    """The key in a file that only its owner may read; made where there is none."""
+def signing_keys(path: Path) -> list[bytes]:
+    """The keys in a file that only its owner may read, one a line; made where there is none."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -107,7 +112,7 @@ def signing_key(path: Path) -> bytes:
             file.write(secrets.token_hex(32))
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise Permanent(f"{path} can be read by others: it signs every token. Run: chmod 600 {path}")
-    text = path.read_text().strip()
-    if len(text) < 32:
+    keys = path.read_text().split()
+    if not keys or min(map(len, keys)) < 32:
         raise Permanent(f"{path} is too short for a signing key; remove it, and a new one is made at the next start")
-    return text.encode()
+    return [key.encode() for key in keys]

@@ -51,6 +51,7 @@ from holdfast.apps.server.description import describe
 from holdfast.apps.server.desk import Desk
 from holdfast.apps.server.gate import Gate, prompt_protocol
 from holdfast.apps.server.quick_beat import QuickBeat
+from holdfast.apps.server.tls import certificate_kept, tls_options
 from holdfast.apps.settings import Settings
 from holdfast.apps.wiring.loops import run_loops, stop
 from holdfast.apps.wiring.parts import make_parts
@@ -157,6 +158,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         server_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=5,
+        **tls_options(settings),
     )
 
 
@@ -180,6 +182,7 @@ async def serve(settings: Settings) -> None:
     services = ServerParts(make_parts(settings))
     server = HttpServer(server_config(make_app(services), settings))
     log.info("server", name=services.name, url=settings.public_url, store=settings.store_url.split(":", 1)[0])
-    await server.serve(sockets=[own])
+    async with certificate_kept(server.config, settings):
+        await server.serve(sockets=[own])
     if not server.started:
         raise SystemExit(6)

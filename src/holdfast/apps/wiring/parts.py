@@ -11,7 +11,7 @@ from holdfast.adapters.botocore.signing import S3Signer
 from holdfast.adapters.cel.conditions import CelConditions
 from holdfast.adapters.httpx.element_files import HttpElementFiles
 from holdfast.adapters.httpx.notify import HttpxNotify
-from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
+from holdfast.adapters.joserfc.identity import SignedIdentity, signing_keys
 from holdfast.adapters.joserfc.peer_tokens import Ed25519Tokens
 from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.adapters.system.element_files import FolderFiles, XrootdFiles
@@ -187,7 +187,7 @@ def make_parts(settings: Settings) -> Parts:
         clock=clock,
         ids=ids,
         writer=writer,
-        identity=SignedIdentity(signing_key(settings.key_file), clock),
+        identity=SignedIdentity(signing_keys(settings.key_file), clock),
         notify=HttpxNotify(settings.callback_hosts),
         staging=Outbound(settings.staging_hosts, setting="staging_hosts"),
         peers=KeepPeers(slips, clock, Ed25519Tokens(settings.peer_key_file, clock)),

@@ -1,0 +1,145 @@
+"""A server with a certificate, which hears only those who show one of theirs, and takes a new one without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+from tests.identity.certificates import Authority
+from tests.server.asks import problem, read, submit_one
+from tests.server.http_client import http_client
+from tests.server.running import Domain, RunningServer, until
+from tests.server.store_room import store_room
+
+from holdfast.apps.server.tls import certificate_kept
+from holdfast.apps.settings import load
+from holdfast.apps.tokens import write_private
+from holdfast.ports.errors import Permanent
+
+TENANT = "default"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+async def server(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningServer]:
+    """A server that asks every client for a certificate."""
+    state = tmp_path_factory.mktemp("tls")
+    own = authority.certificate("server")
+    async with (
+        store_room("sqlite", state) as url,
+        Domain(url, state).server(certificate=own, client_ca=authority.file) as running,
+    ):
+        yield running
+
+
+def _person(server: RunningServer, verify: ssl.SSLContext, *roles: str) -> httpx.AsyncClient:
+    token = server.domain.token(*roles, tenant=TENANT) if roles else None
+    return http_client(server.url, token, verify=verify)
+
+
+async def test_only_who_shows_a_certificate_of_the_authority_is_heard(
+    server: RunningServer, authority: Authority, tmp_path: Path
+) -> None:
+    assert server.url.startswith("https://")
+    good = authority.client(authority.certificate("ada"))
+    stranger = authority.client(Authority(tmp_path, "another").certificate("ada"))
+    async with _person(server, good, "viewer") as ada:
+        assert (await ada.get("/v1/jobs")).status_code == 200
+    async with _person(server, good) as nobody:  # a certificate is no token
+        problem(await nobody.get("/v1/jobs"), 401)
+    for bad in (authority.client(), stranger):
+        async with _person(server, bad, "administrator") as client:
+            with pytest.raises((httpx.ReadError, httpx.ConnectError, httpx.RemoteProtocolError)):
+                await client.get("/v1/jobs")
+    async with http_client(server.url.replace("https", "http"), verify=good) as plain:
+        with pytest.raises(httpx.HTTPError):
+            await plain.get("/v1/jobs")
+
+
+async def test_a_pilot_shows_its_certificate_and_runs_a_job(
+    server: RunningServer, authority: Authority, tmp_path: Path
+) -> None:
+    write_private(tmp_path / "token", server.domain.token("enrol", tenant=TENANT))
+    words: list[str | Path] = [
+        "--server",
+        server.url,
+        "--ca-file",
+        authority.file,
+        "--certificate",
+        authority.certificate("pilot"),
+    ]
+    words += ["--token-file", tmp_path / "token", "--outputs", tmp_path / "out", "--work", tmp_path / "work"]
+    pilot = await asyncio.create_subprocess_exec(sys.executable, "-m", "holdfast_pilot", *words)
+    try:
+        async with _person(server, authority.client(authority.certificate("ada")), "submitter") as ada:
+            job = await submit_one(ada)
+
+            async def completed() -> bool:
+                return bool((await read(ada, job))["state"] == "completed")
+
+            await until(completed, "the job's end", patience=60)
+    finally:
+        pilot.terminate()
+        await pilot.wait()
+
+
+async def test_a_renewed_certificate_is_taken_without_a_restart(server: RunningServer, authority: Authority) -> None:
+    context = authority.client(authority.certificate("ada"))
+
+    async def shown() -> object:
+        port = int(server.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        wire = writer.get_extra_info("ssl_object")
+        writer.close()
+        del reader
+        return wire.getpeercert()["serialNumber"]
+
+    first = await shown()
+    settings = server.services.parts.settings
+    assert settings.certificate is not None
+    with capture_logs() as said:
+        await _renew(server, authority, settings.certificate, shown, first, said)
+
+
+def _halve(certificate: Path) -> None:
+    whole = certificate.read_bytes()
+    certificate.write_bytes(whole[: len(whole) // 2])
+
+
+async def _renew(
+    server: RunningServer,
+    authority: Authority,
+    certificate: Path,
+    shown: Callable[[], Awaitable[object]],
+    first: object,
+    said: list[EventDict],
+) -> None:
+    async def waits() -> bool:
+        return any(one["event"] == "the certificate waits" for one in said)
+
+    async with certificate_kept(server._uvicorn.config, server.services.parts.settings, every=0.05):
+        _halve(certificate)
+        await until(waits, "a look at half a renewal, which changes nothing")
+        assert await shown() == first
+        authority.certificate("server")
+
+        async def renewed() -> bool:
+            return await shown() != first
+
+        await until(renewed, "the new certificate")
+
+
+def test_a_client_authority_without_a_certificate_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Permanent, match="certificate"):
+        load({"HOLDFAST_CLIENT_CA": str(tmp_path / "ca.pem")})
