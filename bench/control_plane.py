@@ -26,7 +26,7 @@ import uvloop
 
 from bench.harness import Run, cpu_seconds, keep, leave, opensearch_pid
 from bench.scale import TENANT, Domain, Pilots, fill
-from holdfast.adapters.joserfc.identity import SignedIdentity, signing_key
+from holdfast.adapters.joserfc.identity import SignedIdentity, signing_keys
 from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.domain.jobs.specification import Specification
@@ -89,7 +89,7 @@ async def arm(given: argparse.Namespace, many: int, folder: Path, session: aioht
         idle = await cpu_over(process.pid, given.seconds / 4)
         names = [f"p-{number:016x}" for number in range(many)]
         # As the server itself would issue them; a hundred thousand registrations are another matter.
-        identity = SignedIdentity(signing_key(domain.settings.key_file), SystemClock())
+        identity = SignedIdentity(signing_keys(domain.settings.key_file), SystemClock())
         role = frozenset({Role.PILOT})
         tokens = [identity.issue(subject=name, tenant=TENANT, roles=role, seconds=86_400) for name in names]
         beating = BeatProcess(url, list(zip(names, tokens, strict=True)), min(given.connections, many))
