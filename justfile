@@ -199,6 +199,10 @@ deploy-check *args:
     scripts/servers install helm
     uv run pytest tests/deploy -m "not live" {{ args }}
 
+# The release before and this one on one store and one Temporal: forward, beside each other, and back. Builds its wheel the first time.
+upgrade *args:
+    eval "$(scripts/servers env)" && uv run pytest -m slow tests/upgrade {{ args }}
+
 # Lists of everything that a release is made of (CycloneDX), and its pinned requirements by digest, into dist/.
 sbom:
     uv run python scripts/supply_chain.py sbom dist

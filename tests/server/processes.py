@@ -54,6 +54,8 @@ class Processes:
     domain: Domain
     logs: Path
     settings: dict[str, Any]
+    python: str = sys.executable
+    """With the release whose processes are started from now on."""
     started: list[Started] = field(default_factory=list)
     clients: list[httpx.AsyncClient] = field(default_factory=list)
 
@@ -61,7 +63,7 @@ class Processes:
         known = {"store": self.domain.store, "state": self.domain.state} | self.settings | settings
         environment = os.environ | {f"HOLDFAST_{name.upper()}": str(value) for name, value in known.items()}
         log = self.logs / f"{words[0]}-{len(self.started)}.log"
-        one = Started(launch([sys.executable, "-m", "holdfast", *words], log, environment=environment))
+        one = Started(launch([self.python, "-m", "holdfast", *words], log, environment=environment))
         self.started.append(one)
         return one
 
