@@ -160,6 +160,7 @@ class TestSearch:
             (IncidentQuery(job="j7"), lambda one: one.job == "j7"),
             (IncidentQuery(group="memory"), lambda one: one.group == "memory"),
             (IncidentQuery(since=NOW + 3, until=NOW + 9), lambda one: NOW + 3 <= one.at < NOW + 9),
+            (IncidentQuery(changed=NOW + 4), lambda one: one.changed >= NOW + 4),
             (IncidentQuery(due=NOW + 80), lambda one: one.due is not None and one.due <= NOW + 80),
             (IncidentQuery(tenant="gamma"), lambda one: False),
         ]

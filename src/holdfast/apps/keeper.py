@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 async def keep(settings: Settings) -> None:
     """Run one keeper until it is told to stop."""
-    parts = make_parts(settings)
+    parts = make_parts(settings, "keeper")
     await parts.store.open()
     services = KeeperParts(parts)
     loops = asyncio.create_task(run_loops(services.loops()))

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from holdfast.apps.downstream_settings import DownstreamTable, check_downstreams
 from holdfast.apps.identity_settings import OidcTable
+from holdfast.apps.receiver_settings import ReceiverTable, check_receivers
 from holdfast.apps.retry_settings import BudgetsTable, LadderTable, dispatcher_of, ladders_of
 from holdfast.apps.storage_settings import ElementTable, elements_of
 from holdfast.domain.faults.brakes import CORE_HOUR, BrakePolicy
@@ -27,7 +28,7 @@ from holdfast.ports.errors import Permanent
 
 _LISTS = frozenset({"callback_hosts", "flow_files", "free_tries", "outputs", "peer_hosts", "staging_hosts"})
 """Settings that are lists, written with commas."""
-_TABLES = frozenset({"ladders", "budgets", "downstreams", "oidc", "storage", "unanswered"})
+_TABLES = frozenset({"ladders", "budgets", "downstreams", "oidc", "receivers", "storage", "unanswered"})
 """Settings that are tables of the file; in the environment they are written as JSON."""
 
 
@@ -58,6 +59,18 @@ class Settings(BaseModel):
     """How pilots and people reach this server; made from listen and port unless set."""
     metrics_port: int = Field(default=0, ge=0, le=65_535)
     """Of a keeper: the port where Prometheus reads its figures and those of the whole domain, with a viewer's token; 0: none. A server shows its own at `/metrics`."""
+    otlp: str = Field(default="", pattern=r"^(https?://[^@?#\s]+)?$")
+    """Where traces are sent by OTLP over HTTP, such as `http://collector:4318`; empty: nowhere. Wants `holdfast[otel]`; see the how-to on traces."""
+    otlp_secret: str = Field(default="", pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)?$")
+    """Where the bearer token for it is: `env:NAME` or `file:PATH`."""
+    otlp_share: float = Field(default=1.0, ge=0, le=1)
+    """How many of the jobs are traced that came without a trace; one that came with a `traceparent` is traced as that says."""
+    lineage: str = Field(default="", pattern=r"^(https?://[^@?#\s]+|file:/.+)?$")
+    """Where keepers send OpenLineage's events: an address such as `https://marquez:5000/api/v1/lineage`, or `file:PATH`; empty: nowhere. See the how-to on lineage."""
+    lineage_secret: str = Field(default="", pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)?$")
+    """Where the bearer token for it is: `env:NAME` or `file:PATH`."""
+    lineage_namespace: str = Field(default="holdfast", pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,200}$")
+    """The namespace of the jobs in these events; the tenant is put behind it."""
     lease: int = Field(default=600, ge=2, le=86_400)
     """Seconds a silent pilot keeps its claims."""
     token_seconds: int = Field(default=900, ge=5, le=900)
@@ -76,6 +89,8 @@ class Settings(BaseModel):
     """Storage elements: `name`, `kind` (`file`, `http`, `s3`, `root`), `url` or `path`, `rules`, `sites`, `outputs`; see the explanation of data."""
     downstreams: tuple[DownstreamTable, ...] = ()
     """GA4GH TES servers that tasks are sent on to: `name`, `url`, `token`, `tenants`, `default`, `most`, `patience`, `callbacks`, `image`; see the explanation of the proxy."""
+    receivers: tuple[ReceiverTable, ...] = ()
+    """Who is told of alerts and of what waits for a person: `name`, `kind` (`mail`, `webhook`, `apprise`) and where; see the how-to on notices."""
     matching: Literal["look-ahead", "c3", "c2", "c1", "none"] = "look-ahead"
     """How jobs are brought to their data: by all that is known; or by the paper's schemes, for comparison: per host with waiting for data, per pilot, per host, not at all."""
     max_body: int = 64 << 20
@@ -168,6 +183,7 @@ class Settings(BaseModel):
         check_downstreams(self.downstreams)
         if self.certificate is None and (self.certificate_key or self.client_ca):
             raise ValueError("certificate_key and client_ca are for a server with a certificate")
+        check_receivers(self.receivers)
         return self
 
     @property

@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 async def work(settings: Settings) -> None:
     """Run one worker until it is told to stop."""
-    parts = make_parts(settings)
+    parts = make_parts(settings, "worker")
     services = WorkerParts(parts)
     await parts.store.open()
     loops = asyncio.create_task(run_loops(services.loops()))

@@ -55,6 +55,8 @@ class IncidentQuery:
     """They happened before this time."""
     due: int | None = None
     """They are due by this time."""
+    changed: int | None = None
+    """Where they stand has changed at this time or later."""
 
     def texts(self) -> Mapping[str, str]:
         """The fields that must have exactly a value."""

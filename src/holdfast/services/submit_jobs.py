@@ -51,6 +51,8 @@ class SubmitJobs:
     """Told of the jobs just created, so that a waiting pilot need not wait for the next search."""
     slips: SlipStore | None = None
     """Where the generation of the domain stands; None: it is 0."""
+    trace: Callable[[], str] = lambda: ""
+    """The trace in which jobs are submitted by our own flows."""
     claim_first: ClaimFirst[Any] = lambda _documents: None
     """Gives jobs to waiting pilots in the write that creates them."""
     _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
@@ -61,13 +63,17 @@ class SubmitJobs:
     _generation: int | None = None
     """Of the domain; raised only while no server runs, so it is read once."""
 
-    async def submit(self, submissions: Sequence[Submission], *, by: str, key: str | None = None) -> Sequence[Accepted]:
+    async def submit(
+        self, submissions: Sequence[Submission], *, by: str, key: str | None = None, trace: str = ""
+    ) -> Sequence[Accepted]:
         """Store the jobs. With a key a repeat gives the same jobs; `Conflict` if the key was used for others.
+
+        The trace that they came with is no part of what is asked: a repeat may have another.
 
         `Transient` when the store did not acknowledge everything: some jobs may stand. The same key makes the repeat safe.
         """
         if key is None:
-            return await self._accept(submissions, [self.ids.job() for _ in submissions], by)
+            return await self._accept(submissions, [self.ids.job() for _ in submissions], by, trace)
         tenant = submissions[0].specification.tenant
         asked = orjson.dumps([by, submissions], option=orjson.OPT_SORT_KEYS)
         digest = hashlib.sha256(asked).hexdigest()
@@ -78,7 +84,7 @@ class SubmitJobs:
             if self._accepted.get(name) == digest:
                 return [Accepted(job, created=False) for job in names]
             await self._keep_key(name, tenant, digest, len(submissions))
-            accepted = await self._accept(submissions, names, by)
+            accepted = await self._accept(submissions, names, by, trace)
             _remember(self._accepted, name, digest, KNOWN_KEYS)
             return accepted
 
@@ -95,15 +101,17 @@ class SubmitJobs:
         """
         await self._keep_specifications({common.specification.id: common.specification})
         (common,) = await self._in_generation([common])
-        documents = list(new_jobs(common, elements, now=self.clock.now(), by=by))
+        documents = list(new_jobs(common, elements, now=self.clock.now(), by=by, trace=self.trace()))
         for start in range(0, len(documents), BULK):
             await self._create(documents[start : start + BULK])
 
-    async def _accept(self, submissions: Sequence[Submission], names: Sequence[str], by: str) -> Sequence[Accepted]:
+    async def _accept(
+        self, submissions: Sequence[Submission], names: Sequence[str], by: str, trace: str = ""
+    ) -> Sequence[Accepted]:
         await self._keep_specifications({one.specification.id: one.specification for one in submissions})
         now = self.clock.now()
-        submissions = await self._in_generation(submissions)
-        documents = [new_job(one, job=name, now=now, by=by) for one, name in zip(submissions, names, strict=True)]
+        asked = zip(await self._in_generation(submissions), names, strict=True)
+        documents = [new_job(one, job=name, now=now, by=by, trace=trace) for one, name in asked]
         accepted: list[Accepted] = []
         for start in range(0, len(documents), BULK):
             accepted += await self._create(documents[start : start + BULK])

@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import httpx
@@ -21,6 +22,7 @@ SECONDS = 5.0
 MAX_ANSWER = 65_536
 GONE = 410
 """The one answer that says for good that nobody will take it."""
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class HttpxNotify:
@@ -32,7 +34,9 @@ class HttpxNotify:
     def check(self, url: str) -> str | None:
         return self._outbound.check(url)
 
-    async def post(self, url: str, body: Mapping[str, object], *, delivery: str) -> None:
+    async def post(
+        self, url: str, body: Mapping[str, object], *, delivery: str, more: Mapping[str, str] = _NONE
+    ) -> None:
         if why := self.check(url):
             raise Permanent(why)
         parts = urlsplit(url)
@@ -42,7 +46,7 @@ class HttpxNotify:
         # Connect to the very address that was checked, so that a second look-up cannot give another.
         shown = f"[{address}]" if ":" in address else address
         target = parts._replace(netloc=f"{shown}:{port}").geturl()
-        headers = {"Host": parts.netloc, "Content-Type": "application/json", "Holdfast-Delivery": delivery}
+        headers = {"Host": parts.netloc, "Content-Type": "application/json", "Holdfast-Delivery": delivery, **more}
         content = orjson.dumps(body)
         if parts.fragment == "soap":
             content = notification(body).encode()

@@ -195,6 +195,8 @@ def _query(query: IncidentQuery) -> dict[str, Any]:
     happened = {name: bound for name, bound in (("gte", query.since), ("lt", query.until)) if bound is not None}
     if happened:
         filters.append({"range": {"at": happened}})
+    if query.changed is not None:
+        filters.append({"range": {"changed": {"gte": query.changed}}})
     if query.due is not None:
         filters.append({"range": {"due": {"lte": query.due}}})
     return {"bool": {"filter": filters}} if filters else {"match_all": {}}

@@ -229,6 +229,8 @@ def _conditions(query: IncidentQuery) -> list[ColumnElement[bool]]:
         wanted.append(standings.c.job.in_(sorted(escaped(one) for one in query.jobs)))
     if query.since is not None:
         wanted.append(standings.c.at >= query.since)
+    if query.changed is not None:
+        wanted.append(standings.c.changed >= query.changed)
     if query.until is not None:
         wanted.append(standings.c.at < query.until)
     if query.due is not None:

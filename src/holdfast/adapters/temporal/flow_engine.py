@@ -10,7 +10,7 @@ from binascii import Error as BadBase64
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -18,6 +18,7 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.client import (
     Client,
+    Interceptor,
     WorkflowExecution,
     WorkflowExecutionStatus,
     WorkflowUpdateFailedError,
@@ -69,11 +70,20 @@ class Limits:
 class TemporalFlowEngine:
     """Fills the port `FlowEngine`."""
 
-    def __init__(self, address: str, *, namespace: str, task_queue: str, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        namespace: str,
+        task_queue: str,
+        limits: Limits | None = None,
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
         self.address = address
         self.namespace = namespace
         self.task_queue = task_queue
         self.limits = limits or Limits()
+        self._interceptors = interceptors
         self._client: Client | None = None
         self._opening = asyncio.Lock()
 
@@ -85,7 +95,9 @@ class TemporalFlowEngine:
         async with self._opening:
             if self._client is None:
                 try:
-                    client = await Client.connect(self.address, namespace=self.namespace)
+                    client = await Client.connect(
+                        self.address, namespace=self.namespace, interceptors=self._interceptors
+                    )
                     await _register(client)
                 except (RuntimeError, RPCError) as error:
                     raise Transient(f"Temporal at {self.address} does not answer: {error}") from error
@@ -217,6 +229,14 @@ class TemporalFlowEngine:
             found = [_summary(one) for one in pages.current_page or ()]
         more = pages.next_page_token
         return CasePage(found, case_cursor(more) if more else None)
+
+    async def moved(self, since: int) -> Sequence[CaseSummary]:
+        """Cases of all tenants that began or ended at this time or later."""
+        client = await self.client()
+        at = datetime.fromtimestamp(since / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        query = f"{_query(CaseQuery(''))} AND (StartTime >= '{at}' OR CloseTime >= '{at}')"
+        with translated():
+            return [_summary(one) async for one in client.list_workflows(query)]
 
     async def count(self, query: CaseQuery) -> int:
         client = await self.client()

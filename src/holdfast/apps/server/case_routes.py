@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -176,6 +176,7 @@ async def start_case(
     who: Submitter,
     body: CaseIn,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    traceparent: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Start a case of a stored flow, or of a Python flow by its name; it is pinned to the flow as it is now."""
     parts = desk.services.parts
@@ -186,9 +187,10 @@ async def start_case(
             raise Problem(404, f"there is no Python flow {version}; GET /v1/flows lists those that there are")
         version = await parts.flows.put_python(python, tenant=who.tenant)
     starting = StartCases(parts.flows, engine_of(desk), parts.ids, parts.checks)
-    started = await starting.start(
-        version, dict(body.params), tenant=who.tenant, owner=who.subject, key=idempotency_key or None
-    )
+    with parts.traces.within(traceparent or "") if parts.traces is not None else nullcontext():
+        started = await starting.start(
+            version, dict(body.params), tenant=who.tenant, owner=who.subject, key=idempotency_key or None
+        )
     return json_answer({"id": started.case, "created": started.created}, 201)
 
 

@@ -31,6 +31,7 @@ from holdfast.apps.server.models import ContinueIn, ForceIn, ReasonIn, ReleaseIn
 from holdfast.apps.server.problems import Problem
 from holdfast.apps.server.submissions import check_producers, submissions_from
 from holdfast.domain.jobs.job_document import State, Token
+from holdfast.domain.jobs.job_spans import read_traceparent
 from holdfast.domain.jobs.story import whole_story
 from holdfast.formats.job_public import job_public, manifest_public, specification_public, story_public, time_text
 from holdfast.ports.identity import Principal, Role
@@ -46,6 +47,11 @@ def json_answer(data: object, status: int = 200, headers: dict[str, str] | None 
     return Response(orjson.dumps(data), status, headers, media_type="application/json")
 
 
+def kept_trace(traceparent: str | None) -> str:
+    """The header as it is kept; one that is none is ignored, as its specification says."""
+    return traceparent if traceparent is not None and read_traceparent(traceparent) is not None else ""
+
+
 def shown(stored: Stored) -> Response:
     version = f"{stored.version.number}.{stored.version.term}"
     return json_answer(job_public(stored.document, version), headers={"ETag": f'"{version}"'})
@@ -57,6 +63,7 @@ async def submit(
     who: Submitter,
     body: SubmitIn,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    traceparent: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Submit 1 to 10,000 jobs."""
     parts = desk.services.parts
@@ -64,7 +71,9 @@ async def submit(
     asked = submissions_from(body, who, parts.notify, parts.staging, where)
     await check_producers(asked, parts.store)
     desk.know(one.specification for one in asked)
-    accepted = await desk.services.submit.submit(asked, by=who.subject, key=idempotency_key or None)
+    accepted = await desk.services.submit.submit(
+        asked, by=who.subject, key=idempotency_key or None, trace=kept_trace(traceparent)
+    )
     return json_answer({"jobs": [{"id": one.id, "created": one.created} for one in accepted]}, 201)
 
 

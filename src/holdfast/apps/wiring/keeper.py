@@ -11,8 +11,10 @@ from typing import Any
 import structlog
 
 from holdfast.adapters.prometheus.metrics import Sample
+from holdfast.apps.wiring.lineage import tell_lineage
 from holdfast.apps.wiring.parts import Parts, run_exlet
 from holdfast.apps.wiring.peers import follow_peers, hold_leases
+from holdfast.apps.wiring.receivers import tell_receivers
 from holdfast.domain.faults.cause import Cause
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.domain.jobs.job_document import State
@@ -64,6 +66,8 @@ class KeeperParts:
         )
         self.counts = CountDomain(parts.store, parts.incidents, parts.clock)
         self.callbacks = SendCallbacks(parts.store, parts.writer, parts.clock, parts.notify)
+        self.receivers = tell_receivers(parts)
+        self.lineage = tell_lineage(parts)
         self.limits = WatchLimits(
             parts.store,
             parts.exceptions,
@@ -123,6 +127,10 @@ class KeeperParts:
             "counts": self.counts.run,
             "noting": self.noting.run,
         }
+        if self.lineage is not None:
+            loops["lineage"] = self.lineage.run
+        if self.receivers is not None:
+            loops["receivers"] = self.receivers.run
         if self.parts.relay is not None:
             loops["relay"] = self.parts.relay.run
         if self.orders is not None:
@@ -144,6 +152,13 @@ class KeeperParts:
         yield Sample("holdfast_forgotten_alerts_total", "Failed jobs that nobody waits for", self.forgotten.alerts)
         yield Sample("holdfast_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))
         yield Sample("holdfast_callbacks_total", "", self.callbacks.failed, (("result", "failed"),))
+        if (lineage := self.lineage) is not None:
+            yield Sample("holdfast_lineage_events_total", "OpenLineage events", lineage.sent, (("result", "sent"),))
+            yield Sample("holdfast_lineage_events_total", "", lineage.refused, (("result", "refused"),))
+        if (told := self.receivers) is not None:
+            yield Sample("holdfast_letters_total", "Letters to receivers", told.sent, (("result", "taken"),))
+            yield Sample("holdfast_letters_total", "", told.failed, (("result", "failed"),))
+            yield Sample("holdfast_letters_total", "", told.dropped, (("result", "given up"),))
         yield Sample("holdfast_faults_total", "Faults found and answered", self.parts.faults.handled)
         yield Sample("holdfast_exceptions_total", "Exceptions other than faults", self.parts.exceptions.answered)
         brakes = self.parts.brakes

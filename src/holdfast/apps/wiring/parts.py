@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import structlog
 
@@ -21,6 +22,7 @@ from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.settings import Settings
 from holdfast.apps.storage_settings import credentials_of, elements_of
 from holdfast.apps.wiring.stores import open_stores
+from holdfast.apps.wiring.tracing import make_traces
 from holdfast.domain.data.storage_element import Kind
 from holdfast.domain.exlets.primitive import Action
 from holdfast.domain.jobs.claim import leave_fault
@@ -68,9 +70,13 @@ from holdfast.services.rule_cache import RuleCache
 from holdfast.services.run_exlet import RunExlet
 from holdfast.services.steer_engine_cases import SteerEngineCases
 from holdfast.services.steer_jobs import SteerJobs
+from holdfast.services.trace_jobs import TracedIncidents, TraceJobs
 from holdfast.services.write_checked import CheckedWriter
 
 if TYPE_CHECKING:
+    from temporalio.client import Interceptor
+
+    from holdfast.adapters.opentelemetry.traces import OtlpTraces
     from holdfast.adapters.temporal.flow_engine import TemporalFlowEngine
 
 log = structlog.get_logger()
@@ -114,18 +120,26 @@ class Parts:
     """None: this domain runs jobs only."""
     engines: OrderEngines
     """All engines that are not ours."""
+    traces: OtlpTraces | None = None
+    """None: nobody wants them."""
+    tracing: TraceJobs | None = None
 
 
-def make_parts(settings: Settings) -> Parts:
+def make_parts(settings: Settings, process: str = "server") -> Parts:
     settings.state.mkdir(parents=True, exist_ok=True)
     stores = open_stores(settings.store_url)
     store, slips = stores.jobs, stores.slips
     clock, ids = SystemClock(), RandomIds()
     writer = CheckedWriter(store)
+    tracing = None
+    if (traces := make_traces(settings, process)) is not None:
+        tracing = TraceJobs(traces, clock, settings.otlp_share)
+        writer.listeners.append(tracing.notice)
+        stores = stores._replace(incidents=cast("IncidentStore", TracedIncidents(stores.incidents, store, tracing)))
     elements = reach_elements(settings)
     engine = relay = None
     if settings.temporal:
-        engine = make_engine(settings)
+        engine = make_engine(settings, [traces.interceptor()] if traces is not None else ())
         relay = RelayEnds(
             store,
             slips,
@@ -215,6 +229,8 @@ def make_parts(settings: Settings) -> Parts:
             answered=acting.go_on,
             troubled=lambda text: log.warning("answers of engines wait", detail=text),
         ),
+        traces=traces,
+        tracing=tracing,
     )
     if relay is not None:
         relay.checks = parts.checks
@@ -225,14 +241,18 @@ def make_parts(settings: Settings) -> Parts:
     return parts
 
 
-def make_engine(settings: Settings) -> TemporalFlowEngine:
+def make_engine(settings: Settings, interceptors: Sequence[Interceptor] = ()) -> TemporalFlowEngine:
     """Temporal as the settings name it, not yet connected."""
     # Takes a second to import, so only those pay for it who run cases.
     from holdfast.adapters.temporal.flow_engine import Limits, TemporalFlowEngine
 
     limits = Limits(settings.history_limit, settings.look_after)
     return TemporalFlowEngine(
-        settings.temporal, namespace=settings.temporal_namespace, task_queue=settings.task_queue, limits=limits
+        settings.temporal,
+        namespace=settings.temporal_namespace,
+        task_queue=settings.task_queue,
+        limits=limits,
+        interceptors=interceptors,
     )
 
 

@@ -108,6 +108,9 @@ class ServerParts:
             slips=parts.slips,
             claim_first=self.claims.claim_first,
         )
+        if parts.traces is not None and parts.tracing is not None:
+            self.submit.offered.append(parts.tracing.created)
+            self.submit.trace = parts.traces.current
         self.steer = SteerJobs(store, writer, clock, leave_fault)
         self.tasks = KeepTasks(store, self.submit, self.steer, clock, recall, self.specifications)
         self.beats = KeepBeats(

@@ -36,6 +36,9 @@ class WorkerParts:
         self.engine = parts.engine
         self.relay = parts.relay
         submit = server.submit if server else SubmitJobs(parts.store, parts.clock, parts.ids, slips=parts.slips)
+        if server is None and parts.traces is not None and parts.tracing is not None:
+            submit.offered.append(parts.tracing.created)
+            submit.trace = parts.traces.current
         steer = SteerJobs(parts.store, parts.writer, parts.clock, leave_fault)
         settings = parts.settings
         shared = SharedFiles(settings.flow_files, hidden=(settings.state,))

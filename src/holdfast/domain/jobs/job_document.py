@@ -265,6 +265,8 @@ def rank(document: JobDocument) -> int:
     return (HIGHEST_PRIORITY - document.priority << 52) | (age << _PLACES) | (place & (1 << _PLACES) - 1)
 
 
+TRACE = "trace"
+"""Where a document keeps the context of the trace that it belongs to, as its submitter gave it."""
 DOWNSTREAM = "downstream"
 """Where a document keeps the name of the task servers that its job is meant for; jobs without it are for pilots."""
 ANY_DOWNSTREAM = "any"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from holdfast.domain.jobs.job_document import DOWNSTREAM, Delivery, JobDocument, State, Tie, Transition
+from holdfast.domain.jobs.job_document import DOWNSTREAM, TRACE, Delivery, JobDocument, State, Tie, Transition
 from holdfast.domain.jobs.lifecycle import Event
 from holdfast.domain.jobs.meeting_key import meeting
 from holdfast.domain.jobs.resources import Resources
@@ -39,8 +39,8 @@ class Submission:
     """Above 0: the store lost the job's document and it is made once more."""
 
 
-def new_job(submission: Submission, *, job: str, now: int, by: str) -> JobDocument:
-    """The first version of a job's document."""
+def new_job(submission: Submission, *, job: str, now: int, by: str, trace: str = "") -> JobDocument:
+    """The first version of a job's document; `trace`: the context that came with the request."""
     spec = submission.specification
     return JobDocument(
         id=job,
@@ -66,14 +66,16 @@ def new_job(submission: Submission, *, job: str, now: int, by: str) -> JobDocume
         delivery=Delivery(url=submission.callback) if submission.callback else None,
         rev=1,
         history=(Transition(1, now, Event.CREATE.value, State.AVAILABLE.value, 0, by, ""),),
-        extra=_extra(submission, spec),
+        extra=_extra(submission, spec, trace),
     )
 
 
-def _extra(submission: Submission, spec: Specification) -> Mapping[str, object]:
+def _extra(submission: Submission, spec: Specification, trace: str) -> Mapping[str, object]:
     met: Mapping[str, object] = {}
     if spec.extra or submission.labels:
         met = meeting(spec, submission.labels, submission.parameters, submission.index, _case(submission.tie))
+    if trace:
+        met = {**met, TRACE: trace}
     return {**met, DOWNSTREAM: submission.downstream} if submission.downstream else met
 
 
@@ -87,14 +89,17 @@ class Element(NamedTuple):
     tie: Tie
 
 
-def new_jobs(common: Submission, elements: Iterable[Element], *, now: int, by: str) -> Iterator[JobDocument]:
+def new_jobs(
+    common: Submission, elements: Iterable[Element], *, now: int, by: str, trace: str = ""
+) -> Iterator[JobDocument]:
     """The first versions of many documents that differ in little else."""
-    first = new_job(common, job="", now=now, by=by)
+    first = new_job(common, job="", now=now, by=by, trace=trace)
     spec = common.specification
     for job, at, parameters, tie in elements:
         made = first.having(id=job, index=at, parameters=parameters, tie=tie)
         if spec.extra or common.labels:
-            made = made.having(extra=meeting(spec, common.labels, parameters, at, _case(tie)))
+            met = meeting(spec, common.labels, parameters, at, _case(tie))
+            made = made.having(extra={**met, TRACE: trace} if trace else met)
         yield made
 
 

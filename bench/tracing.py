@@ -1,0 +1,125 @@
+"""What traces cost on the path of claims and ends: CPU of this process for each job, by the checked writer on a new SQLite file.
+
+    python -m bench.tracing --jobs 3000 --rounds 7
+
+Arms, in turn: `none` (the writer alone), `off` (as a server is wired without `otlp`), `on` (spans sent by OTLP to a receiver in another process that throws them
+away). CPU is compared, since it says the same on a busy machine. Printed as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import statistics
+import tempfile
+import time
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from bench.opensearch_adapter import make_jobs
+from holdfast.adapters.sql.job_store import SqlJobStore
+from holdfast.apps.settings import Settings
+from holdfast.apps.wiring.parts import make_parts
+from holdfast.domain.jobs.claim import claim, end, leave_fault
+from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome
+from holdfast.ports.job_store import Change, Stored, Written
+from holdfast.services.write_checked import CheckedWriter, Settled, Wish
+
+BULK = 100
+ARMS = ("none", "off", "on")
+
+
+class _Sink(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def sink(said: Connection) -> None:
+    server = HTTPServer(("127.0.0.1", 0), _Sink)
+    said.send(server.server_address[1])
+    server.serve_forever()
+
+
+def _claimed(document: JobDocument, name: str) -> object:
+    return claim(document, claim_id=name, pilot="p", host="h", now=document.created + 1000)
+
+
+def _ended(document: JobDocument) -> object:
+    held = document.claim
+    assert held is not None
+    told = Ending(document.token, held.id, Outcome.OK, started=held.granted, wall=0.5)
+    done = end(document, told, now=held.granted + 600, by="p", answer=leave_fault)
+    return getattr(done, "document", done)
+
+
+async def one(arm: str, jobs: int, url: str) -> float:
+    """CPU-microseconds a job, of a claim and an end."""
+    with tempfile.TemporaryDirectory() as folder:
+        if arm == "none":
+            store = SqlJobStore(f"sqlite:///{folder}/jobs.db")
+            writer = CheckedWriter(store)
+        else:
+            settings = Settings(state=Path(folder), otlp=url if arm == "on" else "")
+            parts = make_parts(settings)
+            store, writer = parts.store, parts.writer  # type: ignore[assignment]
+        await store.open()
+        known: list[Stored] = []
+        for first in range(0, jobs, 1000):
+            made = make_jobs(first, min(1000, jobs - first))
+            for document, result in zip(made, await store.write([Change(job, None) for job in made]), strict=True):
+                assert isinstance(result, Written)
+                known.append(Stored(document, result.version))
+        began = time.process_time()
+        for first in range(0, jobs, BULK):
+            some = known[first : first + BULK]
+            wishes = [
+                Wish(job.document.id, partial(_claimed, name=f"{first + n:032x}"), lambda _d: False, known=job)  # type: ignore[arg-type]
+                for n, job in enumerate(some)
+            ]
+            held = [answer.stored for answer in await writer.write(wishes) if isinstance(answer, Settled)]
+            assert len(held) == len(some)
+            done = await writer.write([Wish(job.document.id, _ended, lambda _d: False, known=job) for job in held])  # type: ignore[arg-type]
+            assert all(isinstance(answer, Settled) for answer in done)
+        if arm == "on" and parts.traces is not None:
+            parts.traces.provider.shutdown()
+        spent = time.process_time() - began
+        await store.close()
+    return 1e6 * spent / jobs
+
+
+async def main() -> None:
+    read = argparse.ArgumentParser()
+    read.add_argument("--jobs", type=int, default=3000)
+    read.add_argument("--rounds", type=int, default=7)
+    given = read.parse_args()
+    here, there = multiprocessing.Pipe()
+    receiver = multiprocessing.Process(target=sink, args=(there,), daemon=True)
+    receiver.start()
+    url = f"http://127.0.0.1:{here.recv()}"
+    seen: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    for turn in range(given.rounds):
+        for place in range(len(ARMS)):
+            arm = ARMS[(turn + place) % len(ARMS)]
+            seen[arm].append(await one(arm, given.jobs, url))
+    receiver.terminate()
+    ratios = {
+        arm: statistics.median(a / b for a, b in zip(seen[arm], seen["none"], strict=True)) for arm in ("off", "on")
+    }
+    print(
+        json.dumps({"cpu_us_a_job": {arm: statistics.median(seen[arm]) for arm in ARMS}, "ratio": ratios, "raw": seen})
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

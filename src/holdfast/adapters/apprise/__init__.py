@@ -1,0 +1,1 @@
+"""Chats and everything else that Apprise can reach."""

@@ -1,0 +1,43 @@
+"""Sends lineage to a server that takes OpenLineage's events, one a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import httpx
+import orjson
+
+from holdfast.adapters.httpx.notify import certificates
+from holdfast.ports.errors import Transient
+
+SECONDS = 10.0
+_LATER = frozenset({401, 403, 404, 408, 425, 429})
+"""Refusals that whoever looks after the servers can mend, or time."""
+
+
+class WebLineage:
+    """Fills `ports.lineage.Lineage`."""
+
+    def __init__(self, url: str, token: Callable[[], str] | None = None) -> None:
+        self._url = url
+        self._token = token
+        self._client = httpx.AsyncClient(
+            follow_redirects=False, trust_env=False, verify=certificates(), timeout=httpx.Timeout(SECONDS)
+        )
+
+    async def send(self, events: Sequence[Mapping[str, object]]) -> int:
+        headers = {"Content-Type": "application/json"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token()}"
+        refused = 0
+        for event in events:
+            try:
+                answer = await self._client.post(self._url, content=orjson.dumps(event), headers=headers)
+            except httpx.HTTPError as error:
+                raise Transient(f"the lineage server does not answer: {type(error).__name__}") from error
+            if answer.is_success:
+                continue
+            if answer.status_code >= 500 or answer.status_code in _LATER or answer.is_redirect:
+                raise Transient(f"the lineage server answered {answer.status_code}")
+            refused += 1
+        return refused

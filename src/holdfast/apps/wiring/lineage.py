@@ -1,0 +1,40 @@
+"""Lineage, where an operator wants it."""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from holdfast.adapters.httpx.lineage import WebLineage
+from holdfast.adapters.system.lineage_file import LineageFile
+from holdfast.adapters.system.secrets import ReferencedSecrets
+from holdfast.apps.wiring.parts import Parts
+from holdfast.ports.lineage import Lineage
+from holdfast.services.tell_lineage import TellLineage
+
+log = structlog.get_logger()
+
+
+def tell_lineage(parts: Parts) -> TellLineage | None:
+    """None: nobody wants it."""
+    settings = parts.settings
+    if not settings.lineage:
+        return None
+    token = partial(ReferencedSecrets().read, settings.lineage_secret) if settings.lineage_secret else None
+    lineage: Lineage = WebLineage(settings.lineage, token)
+    if settings.lineage.startswith("file:"):
+        lineage = LineageFile(Path(settings.lineage.removeprefix("file:")))
+    return TellLineage(
+        parts.store,
+        parts.slips,
+        parts.flows,
+        parts.engine,
+        lineage,
+        parts.clock,
+        settings.lineage_namespace,
+        secrets.token_hex(8),
+        troubled=lambda text: log.warning("lineage waits", detail=text),
+    )

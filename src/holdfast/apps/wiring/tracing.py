@@ -1,0 +1,28 @@
+"""Traces, where an operator wants them; nothing at all is loaded where not."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.system.secrets import ReferencedSecrets
+from holdfast.apps.settings import Settings
+from holdfast.ports.errors import Permanent
+
+if TYPE_CHECKING:
+    from holdfast.adapters.opentelemetry.traces import OtlpTraces
+
+
+def make_traces(settings: Settings, process: str) -> OtlpTraces | None:
+    """None: none are wanted."""
+    if not settings.otlp:
+        return None
+    try:
+        from holdfast.adapters.opentelemetry.traces import OtlpTraces
+    except ImportError:
+        raise Permanent("traces want OpenTelemetry; pip install 'holdfast[otel]', or unset otlp") from None
+    token = partial(ReferencedSecrets().read, settings.otlp_secret) if settings.otlp_secret else None
+    return OtlpTraces(
+        settings.otlp, process=process, version=version("holdfast"), share=settings.otlp_share, token=token
+    )

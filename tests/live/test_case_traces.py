@@ -1,0 +1,110 @@
+"""One trace follows a case through every process: server, worker, pilot, keeper, Temporal; and its lineage is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import servers
+from tests.formats.test_open_lineage import check
+from tests.live.case_site import new_namespace
+from tests.server.otlp_receiver import OtlpReceiver, otlp_receiver
+from tests.server.processes import processes
+from tests.server.running import Domain, until
+from tests.server.store_room import store_room
+
+pytestmark = pytest.mark.live
+TRACE, ABOVE = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+TENANT = "traced"
+FLOW = """
+holdfast: 1
+name: traced
+tasks:
+  align: {run: "test $HOLDFAST_ATTEMPT = 2", when_exhausted: hold}
+"""
+RULE = {
+    "type": "abort",
+    "condition": "job.attempt == 1",
+    "conclusion": {"steps": [{"action": "notify", "text": "once more"}, {"action": "resubmit"}]},
+    "cornerstone": "i1",
+    "context": {"cause": "code", "job": {"attempt": 1}},
+}
+
+
+def read_lineage(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def stages(receiver: OtlpReceiver) -> list[str]:
+    return [one.name for one in receiver.of(TRACE)]
+
+
+async def test_a_case_is_one_trace_from_its_start_through_a_fault_and_an_exlet_to_its_end(tmp_path: Path) -> None:
+    known = {"temporal": servers.temporal(), "temporal_namespace": await new_namespace(), "relay_every": 0.1}
+    async with otlp_receiver() as receiver, store_room("sqlite", tmp_path) as url:
+        known |= {"otlp": receiver.url, "second_person": "off", "lease": 30}
+        lineage = tmp_path / "lineage.jsonl"
+        known["lineage"] = f"file:{lineage}"
+        async with processes(Domain(url, tmp_path, {"second_person": "off"}), tmp_path, **known) as running:
+            server = await running.server()
+            running.keeper()
+            running.worker()
+            running.pilot(TENANT, server)
+            ann = running.client(server, "operator", tenant=TENANT)
+            made = await ann.post("/v1/rules/domain/house", json=RULE)
+            assert made.status_code == 200, made.text
+            rule = made.json()["rule"]
+            promoted = await ann.post(f"/v1/rules/domain/house/rules/{rule}/state", json={})
+            assert promoted.status_code == 200, promoted.text
+            version = (await ann.post("/v1/flows", json={"text": FLOW})).json()["version"]
+            headers = {"traceparent": f"00-{TRACE}-{ABOVE}-01"}
+            case = (await ann.post("/v1/cases", json={"flow": version}, headers=headers)).json()["id"]
+
+            async def ended() -> bool:
+                # A worker that has just started cannot say at once.
+                return bool((await ann.get(f"/v1/cases/{case}")).json().get("state") == "completed")
+
+            await until(ended, "the case to be completed", 90)
+
+            async def whole() -> bool:
+                return {"job align", "attempt 2", "exlet: resubmit"} <= set(stages(receiver))
+
+            await until(whole, "the spans of all processes", 30)
+
+            async def written() -> bool:
+                return [one["eventType"] for one in read_lineage(lineage)].count("COMPLETE") >= 2
+
+            await until(written, "the lineage of the case and its job", 60)
+    kinds: dict[str, set[str]] = {}
+    for event in read_lineage(lineage):
+        check(event)
+        kinds.setdefault(event["job"]["name"], set()).add(event["eventType"])
+        if event["job"]["name"] == "traced.align":
+            assert event["run"]["facets"]["parent"]["run"]["runId"] == case
+        else:
+            assert event["run"]["runId"] == case
+    assert kinds == {"traced": {"START", "COMPLETE"}, "traced.align": {"START", "COMPLETE"}}
+    spans = receiver.of(TRACE)
+    by_name = {one.name: one for one in spans}
+    order = [
+        "StartWorkflow:", "submit", "queued", "attempt 1", "incident abort", "exlet: notify", "exlet: resubmit", "attempt 2",
+    ]  # fmt: skip
+    places = [next(n for n, one in enumerate(spans) if one.name.startswith(name)) for name in order]
+    assert places == sorted(places), stages(receiver)
+    start = next(one for one in spans if one.name.startswith("StartWorkflow:"))
+    assert start.parent == ABOVE
+    assert start.service == "holdfast-server"
+    job = by_name["job align"]
+    assert job.attributes["holdfast.case"] == case
+    above = {one.id: one for one in spans}
+    line = [job]
+    while line[-1].parent in above:
+        line.append(above[line[-1].parent])
+    assert line[-1] is start, "the job hangs below the start of its case"
+    assert {one.service for one in line} == {"holdfast-server", "holdfast-worker"}
+    assert by_name["exlet: resubmit"].service in ("holdfast-worker", "holdfast-keeper", "holdfast-server")
+    assert {"holdfast-server", "holdfast-worker", "holdfast-pilot"} <= {one.service for one in spans}
+    runs = [one for one in spans if one.name == "run"]
+    assert [(one.service, one.failed) for one in runs] == [("holdfast-pilot", True), ("holdfast-pilot", False)]
