@@ -46,6 +46,7 @@ class Row:
 LIFE, OUTPUTS, STEERING = "tests/pilot/test_life.py", "tests/pilot/test_outputs.py", "tests/server/test_steering.py"
 KILLS, RECOVERY = "tests/live/test_slurm_kills.py", "tests/live/test_recovery.py"
 SERVERS, JOBS = "tests/papers/test_p4_several_servers.py", "tests/papers/test_p4_job_documents.py"
+INJECTED = "tests/faults/test_injected.py"
 MONITORING, EXECUTION = "tests/papers/test_p4_monitoring.py", "tests/matrix/test_execution_failures.py"
 
 TABLE: tuple[Row, ...] = (
@@ -113,7 +114,7 @@ TABLE: tuple[Row, ...] = (
         ("simulation", "linearizability"),
         missing="a split of the network between nodes; a primary is paused until the others have given it up",
     ),
-    Row(23, "partition between worker and Temporal", missing="nothing cuts that way yet; Temporal itself is killed"),
+    Row(23, "partition between worker and Temporal", (f"{INJECTED}::test_a_worker_that_is_cut_off_from_temporal_goes_on",)),
     Row(24, "partition between domains", missing="peers are being built; the proxy's ways are cut in its own tests"),
     Row(
         25,
@@ -162,17 +163,15 @@ TABLE: tuple[Row, ...] = (
         ("tests/domain/test_claim_machine.py::test_a_late_good_end_is_adopted_when_nobody_has_claimed_since",),
         missing="a fork bomb and a kill for memory of the pilot itself, with other tenants beside it",
     ),
-    Row(
-        37,
-        "a document that nobody can read",
-        missing="not injected into a running keeper yet",
-    ),
+    Row(37, "a document that nobody can read", (f"{INJECTED}::test_a_document_that_nobody_can_read_stops_nobody",)),
     Row(
         38,
         "most pilots vanish at once",
-        ("tests/domain/test_orphans.py::test_the_verdict_on_the_silent",),
+        (
+            f"{INJECTED}::test_when_most_pilots_fall_silent_their_jobs_are_run_by_the_rest",
+            "tests/domain/test_orphans.py::test_the_verdict_on_the_silent",
+        ),
         ("simulation",),
-        missing="on real processes",
     ),
     Row(39, "cancel races with the end", (f"{STEERING}::test_cancel_races_with_the_end_and_one_final_state_stands",), ("simulation",)),
     Row(
@@ -200,5 +199,10 @@ TABLE: tuple[Row, ...] = (
         ("tests/pilot/test_contact.py::test_an_expired_token_is_renewed", "tests/server/test_claims.py::test_a_pilots_token_is_renewed_by_its_beats"),
         missing="rotation of keys while jobs run",
     ),
-    Row(45, "no descriptors, processes or memory left for a server", missing="not injected yet"),
+    Row(
+        45,
+        "no descriptors, processes or memory left for a server",
+        (f"{INJECTED}::test_a_server_without_descriptors_loses_nothing_it_accepted",),
+        missing="processes and memory",
+    ),
 )  # fmt: skip

@@ -143,7 +143,8 @@ class JobStore(Protocol):
         Text is in the order of its code points. Jobs without the sort value come last in both directions.
         The cursor is stable: jobs that come, go or change between pages neither repeat nor hide others, except those
         whose own sort value changed. Cursors are opaque, and good for any adapter instance of the same store.
-        `Permanent` for an unknown field, a bad cursor, or a limit over `MAX_PAGE`.
+        `Permanent` for an unknown field, a bad cursor, or a limit over `MAX_PAGE`. A document that cannot be read is
+        left out, and logged: it must not keep anyone from the others.
         """
         ...
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import structlog
+
 from holdfast.adapters.opensearch.cluster import Cluster, to_json, version_of
 from holdfast.adapters.opensearch.create_only import create
 from holdfast.adapters.opensearch.hosts import Access
@@ -13,6 +15,7 @@ from holdfast.adapters.opensearch.queries import counting, counts_from, cursor_a
 from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.domain.jobs.specification import Specification
 from holdfast.formats.job_json import job_from_json, job_to_json, specification_from_json, specification_to_json
+from holdfast.formats.readable import Readable
 from holdfast.ports.job_store import (
     MAX_PAGE,
     Change,
@@ -22,6 +25,8 @@ from holdfast.ports.job_store import (
     Stored,
     WriteResult,
 )
+
+_log = structlog.get_logger(__name__)
 
 
 class OpenSearchJobStore:
@@ -47,6 +52,7 @@ class OpenSearchJobStore:
             timeout=timeout,
             access=access,
         )
+        self._readable = Readable(lambda job, why: _log.error("a job's document cannot be read", job=job, why=why))
 
     async def open(self) -> None:
         await self.cluster.open()
@@ -69,7 +75,7 @@ class OpenSearchJobStore:
         answer = await self.cluster.search("jobs", page_of(query, sort, limit, cursor))
         hits = answer["hits"]["hits"]
         following = cursor_at(sort, hits[limit - 1]["sort"]) if len(hits) > limit else None
-        return Page([_stored(hit) for hit in hits[:limit]], following)
+        return Page(self._readable.each(((hit["_id"], hit) for hit in hits[:limit]), _stored), following)
 
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
         return counts_from(await self.cluster.search("jobs", counting(query, by)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import orjson
+import structlog
 from sqlalchemy import Executable, select
 
 from holdfast.adapters.sql.database import ANSWER_SECONDS, SqlDatabase
@@ -25,6 +26,7 @@ from holdfast.adapters.sql.search import counts, page, shown, write_cursor
 from holdfast.adapters.sql.tables import jobs, records, specifications
 from holdfast.domain.jobs.specification import Specification
 from holdfast.formats.job_json import specification_from_json, specification_to_json
+from holdfast.formats.readable import Readable
 from holdfast.ports.job_store import (
     Change,
     Conflicted,
@@ -38,6 +40,7 @@ from holdfast.ports.job_store import (
     Written,
 )
 
+_log = structlog.get_logger(__name__)
 _NOT_THERE = Conflicted("it is not at the expected version")
 
 
@@ -48,6 +51,7 @@ class SqlJobStore:
         self, url: str, *, schema: str | None = None, connections: int = 8, timeout: float = ANSWER_SECONDS
     ) -> None:
         self.database = SqlDatabase(url, schema=schema, connections=connections, timeout=timeout)
+        self._readable = Readable(lambda job, why: _log.error("a job's document cannot be read", job=job, why=why))
 
     async def open(self) -> None:
         await self.database.open()
@@ -84,7 +88,8 @@ class SqlJobStore:
         if len(found) > limit:
             _, _, value, job = found[limit - 1]
             more = write_cursor(sort, value, job)
-        return Page([stored_job(version, document) for version, document, _, _ in found[:limit]], more)
+        rows = ((unescaped(job), (version, document)) for version, document, _, job in found[:limit])
+        return Page(self._readable.each(rows, lambda row: stored_job(*row)), more)
 
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
         found = await self.database.rows(counts(self.database.dialect, query, by=by))
