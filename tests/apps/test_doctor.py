@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ from typer.testing import CliRunner
 
 from holdfast.apps import entry
 from holdfast.apps.doctor import GOOD, MISSING, NOTE, Finding, examine
-from holdfast.apps.wiring.stores import open_stores
+from holdfast.apps.wiring.stores import look_at_store, open_stores
+from holdfast.ports.errors import PortError
 from holdfast.services.note_keepers import FORGET, SILENT, NoteKeepers, keepers_known
 
 
@@ -152,3 +155,46 @@ def test_keepers_are_heard_of_then_silent_then_forgotten(tmp_path: Path) -> None
         await stores.jobs.close()
 
     asyncio.run(walk())
+
+
+def test_keys_and_certificates_in_files_are_found_wherever_settings_name_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    words = ["/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    words += ["-subj", "/CN=x", "-days", "3", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(words, check=True, capture_output=True)
+    key.chmod(0o644)
+    provider = {"issuer": "https://127.0.0.1:9", "audience": "x", "tenant": "physics", "ca": str(certificate)}
+    monkeypatch.setenv("HOLDFAST_OIDC", json.dumps(provider | {"client": "pages", "client_secret": "env:NOT_SET"}))
+    monkeypatch.setenv("HOLDFAST_PEER_KEY", str(key))
+    told = found(tmp_path)
+    assert told["oidc client_secret"].words == "the variable NOT_SET is not set"
+    assert told["peer_key"].remedy == f"chmod 600 {key}"
+    assert (told["oidc ca"].state, told["oidc ca"].remedy) == (NOTE, "Renew it.")
+    assert "127.0.0.1:9 cannot be asked" in told["certificate"].words
+    key.chmod(0o600)
+    assert "peer_key" not in found(tmp_path)
+
+
+def test_the_password_of_the_store_is_used_and_not_told(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+
+    async def door(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async def walk() -> str:
+        listening = await asyncio.start_server(door, "127.0.0.1", 0)
+        async with listening:
+            port = listening.sockets[0].getsockname()[1]
+            with pytest.raises(PortError) as refused:
+                await look_at_store(f"opensearch+http://ada:p%40ss@127.0.0.1:{port}/jobs")
+        return str(refused.value)
+
+    said = asyncio.run(walk())
+    wanted = base64.b64encode(b"ada:p@ss")
+    assert any(wanted in one for one in heard), heard
+    assert "p@ss" not in said
+    assert "p%40ss" not in said

@@ -38,7 +38,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     store: str = ""
-    """Where jobs are kept: `sqlite:///FILE`, `postgresql://…`, or `opensearch://HOST:PORT,HOST:PORT/PREFIX?replicas=1`."""
+    """Where jobs are kept: `sqlite:///FILE`, `postgresql://…`, or `opensearch://HOST:PORT,HOST:PORT/PREFIX?replicas=1`;
+    `opensearch+https://USER:PASSWORD@HOST:PORT/PREFIX` for one with TLS, with the files `ca`, `certificate` and `key` as further options. With a password in it, it belongs in the environment."""
     state: Path = Field(default_factory=lambda: user_state_path("holdfast"))
     """Folder for what a process keeps itself: the signing key, the laptop's database."""
     signing_key: Path | None = None

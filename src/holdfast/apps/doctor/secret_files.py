@@ -9,7 +9,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast.apps.doctor.finding import GOOD, MISSING, NOTE, Finding
+from holdfast.apps.doctor.named_things import files, references
 from holdfast.apps.settings import Settings
+
+PRIVATE = b"PRIVATE KEY-----"
 
 
 def key(settings: Settings) -> Iterator[Finding]:
@@ -24,7 +27,7 @@ def key(settings: Settings) -> Iterator[Finding]:
 
 def others(settings: Settings) -> Iterator[Finding]:
     """What settings name by `file:` and `env:`, and the settings file itself when a password stands in it."""
-    for name, reference in _references(settings):
+    for name, reference in references(settings):
         kind, _, where = reference.partition(":")
         if kind == "env":
             if not os.environ.get(where):
@@ -39,6 +42,11 @@ def others(settings: Settings) -> Iterator[Finding]:
             yield Finding(name, MISSING, f"{path} can be read by others", f"chmod 600 {path}")
         else:
             yield Finding(name, GOOD, str(path))
+    for name, path in files(settings):
+        if path != settings.key_file and PRIVATE in _beginning(path) and _open_to_others(path):
+            yield Finding(
+                name, MISSING, f"{path} has a private key in it and can be read by others", f"chmod 600 {path}"
+            )
     config = os.environ.get("HOLDFAST_CONFIG")
     if config and _password_in(settings.store) and "HOLDFAST_STORE" not in os.environ and _open_to_others(Path(config)):
         yield Finding(
@@ -49,14 +57,12 @@ def others(settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _references(settings: Settings) -> Iterator[tuple[str, str]]:
-    for element in settings.storage:
-        for reference in (element.access_key, element.secret_key):
-            if reference:
-                yield f"storage {element.name}", reference
-    for downstream in settings.downstreams:
-        if downstream.token:
-            yield f"downstream {downstream.name}", downstream.token
+def _beginning(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(4096)
+    except OSError:
+        return b""
 
 
 def _password_in(url: str) -> bool:

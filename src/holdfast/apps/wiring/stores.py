@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from holdfast.ports.audit import AuditStore
 from holdfast.ports.errors import Permanent
@@ -39,6 +39,7 @@ def open_stores(url: str) -> Stores:
         return Stores(sql, SqlPilotStore(base), SqlSlipStore(base), SqlIncidentStore(base), SqlAuditStore(base))
     if scheme in ("opensearch", "opensearch+https", "opensearch+http"):
         from holdfast.adapters.opensearch.audit import OpenSearchAuditStore
+        from holdfast.adapters.opensearch.hosts import Access
         from holdfast.adapters.opensearch.incident_store import OpenSearchIncidentStore
         from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
         from holdfast.adapters.opensearch.pilot_store import OpenSearchPilotStore
@@ -48,6 +49,13 @@ def open_stores(url: str) -> Stores:
         options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         transport = "https" if url.startswith("opensearch+https") else "http"
         replicas = int(options.get("replicas", "0"))
+        access = Access(
+            user=unquote(parts.username) if parts.username else None,
+            password=unquote(parts.password) if parts.password else None,
+            ca_certs=options.get("ca"),
+            client_cert=options.get("certificate"),
+            client_key=options.get("key"),
+        )
         search = OpenSearchJobStore(
             [f"{transport}://{host}" for host in parts.netloc.rpartition("@")[2].split(",")],
             prefix=parts.path.strip("/") or "holdfast",
@@ -55,6 +63,7 @@ def open_stores(url: str) -> Stores:
             shards=int(options.get("shards", "1")),
             wait_for_active_shards=options.get("wait_for_active_shards", "2" if replicas else "1"),
             timeout=float(options.get("timeout", "5")),
+            access=access,
         )
         cluster = search.cluster
         return Stores(
