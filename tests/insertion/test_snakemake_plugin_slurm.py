@@ -3,47 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.insertion.hall import WAITING, both_begun, hall
 from tests.insertion.plugin_faults import OUTAGE
 from tests.insertion.snakemake_room import FlowFolder, snakemake
 from tests.live.own_slurm import OwnSlurm
-from tests.live.test_slurm_kills import SETTINGS
-from tests.server.processes import Processes, Started, processes
-from tests.server.running import Domain, until
-from tests.server.store_room import store_room
+from tests.server.processes import Processes, Started
 
-from holdfast.apps.tokens import write_private
-
-__all__ = ["snakemake"]
+__all__ = ["hall", "snakemake"]
 pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.slow, pytest.mark.ledger("P0-22")]
-WAITING = """#!/bin/sh
-echo "$1" >> {folder}/begun
-while ! test -e {folder}/go; do sleep 0.2; done
-echo "$1"
-"""
-
-
-@pytest.fixture
-async def hall(fragile_slurm: OwnSlurm, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Processes, Started]]:
-    """A site agent that fills the Slurm with pilots as jobs come."""
-    monkeypatch.setenv("SLURM_CONF", str(fragile_slurm.conf))
-    folder = fragile_slurm.folder / "hall"
-    folder.mkdir()
-    async with store_room("sqlite", folder) as url:
-        domain = Domain(url, folder)
-        write_private(folder / "token", domain.token("site", tenant="here"))
-        async with processes(domain, folder, lease=180) as running:
-            server = await running.server()
-            running.keeper()
-            config = folder / "site.toml"
-            text = SETTINGS.format(server=server.url, folder=folder)
-            config.write_text(text.replace('"200 MiB"', '"600 MiB"').replace('"1 GiB"', '"2 GiB"'))
-            running._start("site", "--config", str(config))
-            yield running, server
-            fragile_slurm.slurm("scancel", "--quiet", "--user=" + fragile_slurm.slurm("id", "-un"))
 
 
 async def test_it_survives_a_scheduler_that_is_away_for_a_minute(
@@ -58,11 +28,7 @@ async def test_it_survives_a_scheduler_that_is_away_for_a_minute(
     flow.calls(WAITING.format(folder=folder))
     try:
         run = await asyncio.to_thread(flow.start)
-
-        async def both() -> bool:
-            return (folder / "begun").exists() and len((folder / "begun").read_text().split()) == 2
-
-        await until(both, "both parts to run on pilots in Slurm", 150)
+        await both_begun(folder)
         await asyncio.to_thread(fragile_slurm.stop_controller)
         try:
             # The minute is what is proved, not a wait for something: the parts run on in it, and nobody gives them up.

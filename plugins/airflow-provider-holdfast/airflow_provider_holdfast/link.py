@@ -29,5 +29,5 @@ class HoldfastLink(BaseOperatorLink):
 
 
 def address(url: str, kind: str, name: str) -> str:
-    """The story of a job or case, as a browser that is logged in there can read it."""
-    return f"{url}/v1/{kind}s/{name}/story"
+    """The page of a job or case, for a browser that is logged in there."""
+    return f"{url}/{kind}s/{name}"

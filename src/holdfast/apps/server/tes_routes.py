@@ -50,7 +50,8 @@ from holdfast.formats.tes_reading import read_task
 from holdfast.formats.tes_task import Task, TaskState, View, tags_match, task_json
 from holdfast.ports.identity import Principal, Role
 from holdfast.ports.job_store import Stored
-from holdfast.services.keep_tasks import Made, tasks_of
+from holdfast.services.make_tasks import Made
+from holdfast.services.task_states import tasks_of
 from holdfast.services.write_checked import Settled
 
 TES_VERSION = "1.1.0"
@@ -103,8 +104,7 @@ async def create(
     if callback and parts.notify.check(callback) is None:
         asked = asked._replace(callback=callback)  # an address that may not be called is passed over, as any other tag
     key = idempotency_key or task.tags.get(KEY) or None
-    tasks = desk.services.tasks
-    made = await tasks.create(
+    made = await desk.services.make_tasks.create(
         task,
         tenant=who.tenant,
         owner=who.subject,
@@ -121,7 +121,7 @@ async def create(
 
 async def _told(desk: Desk, made: Made, tenant: str) -> None:
     """The answer is on its way."""
-    desk.services.tasks.told(made, tenant)
+    desk.services.make_tasks.told(made, tenant)
 
 
 async def _task(desk: Desk, who: Principal, task: str) -> Stored:

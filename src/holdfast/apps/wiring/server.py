@@ -42,6 +42,7 @@ from holdfast.services.keep_sites import KeepSites
 from holdfast.services.keep_tasks import KeepTasks
 from holdfast.services.know_callers import KnowCallers
 from holdfast.services.know_specifications import KnowSpecifications
+from holdfast.services.make_tasks import MakeTasks
 from holdfast.services.match_jobs import MatchJobs, policy_of
 from holdfast.services.measure_demand import MeasureDemand
 from holdfast.services.measure_offer import MeasureOffer
@@ -112,7 +113,8 @@ class ServerParts:
             self.submit.offered.append(parts.tracing.created)
             self.submit.trace = parts.traces.current
         self.steer = SteerJobs(store, writer, clock, leave_fault)
-        self.tasks = KeepTasks(store, self.submit, self.steer, clock, recall, self.specifications)
+        self.tasks = KeepTasks(store, self.submit, self.steer, clock, recall)
+        self.make_tasks = MakeTasks(store, self.submit, self.specifications, clock)
         self.beats = KeepBeats(
             parts.pilots, clock, server=self.name, url=parts.settings.public_url, shared_out=self.claims.own
         )
@@ -190,6 +192,7 @@ class ServerParts:
             "gates": self.gates.run,
             "rules": self.rule_cache.run,
             "tasks": self.tasks.run,
+            "tasks told": self.make_tasks.run,
             "peers": self.parts.peers.run,
         }
         if self.parts.relay is not None:
