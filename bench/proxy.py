@@ -3,8 +3,9 @@
     just bench proxy
     just bench proxy --server http://127.0.0.1:8000 --name funnel
 
-Without `--server` a second Holdfast, with a store, server, keeper and pilot of its own, is the task server. Another one must be running already; any
-TES server will do, and it is told nothing of the proxy. Both arms take turns in one run: call by call for the cost of a call, round by round for throughput.
+Without `--server` a second Holdfast, with a store, server, keeper and pilot of its own, is the task server. Another one must be running already, with a
+fresh database, and run tasks at once; any TES server will do, and it is told nothing of the proxy. The figures beside Funnel are of its local compute
+and BoltDB (`funnel server run -c config.yml`), where a script called `docker` that runs the command on the host stood in for containers. Both arms take turns in one run: call by call for the cost of a call, round by round for throughput.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ TOGETHER = 0.02
 """Seconds to wait for more of what moves: it seldom moves alone."""
 SHARE = 20
 """Nobody waits for the next look much longer than this part of what the task itself took."""
-REST = 2
-"""A look is followed by a rest of so many times its own length, at least: a server is not kept busy by being asked."""
+REST = 1
+"""Asking is followed by a rest of so many times its own length, at least: a server is not kept busy by being asked."""
 ENOUGH = Resources(cpus=1 << 40, memory=1 << 60, disk=1 << 60, gpus=1 << 30)
 """What a server is taken to have: what it cannot run it refuses or queues itself."""
 
@@ -86,7 +86,7 @@ class RelayTasks:
         )  # fmt: skip
         self.looking = LookAtTasks(name, tenant, self.server, self.held, store, clock, spawn=self._spawn, told=told)
         self._changed = asyncio.Event()
-        self._moved_at = self._next_look = 0.0
+        self._moved_at = self._next_look = self._asking = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -152,8 +152,7 @@ class RelayTasks:
                 self._changed.clear()
                 await self._changed.wait()
                 continue
-            since = self.clock.monotonic()
-            whole = since >= self._next_look
+            whole = self.clock.monotonic() >= self._next_look
             self._changed.clear()
             try:
                 moved = await self._look(whole=whole)
@@ -167,7 +166,7 @@ class RelayTasks:
                 now = self.clock.monotonic()
                 if moved:
                     self._moved_at = now
-                soon = max(self.policy.quick, REST * (now - since), (now - self._moved_at) / SHARE)
+                soon = max(self.policy.quick, REST * self._asking, (now - self._moved_at) / SHARE)
                 self._next_look = now + min(self.policy.slow, soon) * random.uniform(0.75, 1.0)  # noqa: S311 - no secret
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, self._next_look - self.clock.monotonic())):
@@ -178,7 +177,9 @@ class RelayTasks:
         """One round, over all or those that are said to be over; says whether anything ended."""
         watched = self.held.watched
         reports = [(one, one.report) for one in watched if one.report is not None]
+        since = self.clock.monotonic()
         reports += await self.looking.look(watched, whole=whole)
+        self._asking = self.clock.monotonic() - since
         if reports:
             await self._end(reports)
         return bool(reports)
