@@ -1,0 +1,80 @@
+"""What is done to groups beside trying again: an exlet on one, ten and all; and what a second person agrees to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from playwright.async_api import expect
+from tests.live.case_site import TENANT, CaseSite
+from tests.live.rule_desk import add_rule, incident
+from tests.server.running import until
+from tests.web.conftest import LogIn
+
+from holdfast.domain.faults.exception_type import ExceptionType
+
+pytestmark = pytest.mark.pages
+
+FORCED = """
+holdfast: 1
+name: forced
+tasks:
+  odd: {command: [odd], when_exhausted: hold}
+  last: {command: [tell], after: [odd]}
+"""
+
+
+async def test_a_kept_exlet_is_carried_out_on_one_on_ten_and_on_all(
+    log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: CaseSite
+) -> None:
+    author = site.server.person("rule-author", tenant=TENANT, subject="ann")
+    text = "holdfast: 1\nname: once-more\ndescription: Try it again, as it is.\nsteps:\n  - resubmit\n"
+    kept = await author.put("/v1/exlets/once-more", json={"text": text})
+    assert kept.status_code in (200, 201), kept.text
+    await broken(12, "spun", owner="una")
+    ann = await log_in("ann", "operator")
+    page = ann.page
+    await page.get_by_role("button", name="Open: Unknown, una").click()
+    panel = page.get_by_role("dialog")
+    await panel.get_by_role("radio", name="Carry out an exlet").check()
+    await panel.get_by_role("textbox", name="Carry out an exlet").click()
+    await page.get_by_role("option", name="once-more").click()
+    await panel.get_by_label("Reason").fill("the node is back")
+    await panel.get_by_role("button", name="Do it to one").click()
+    await expect(panel.get_by_text("1 went well")).to_be_visible()
+    await panel.get_by_role("button", name="Then to ten").click()
+    await expect(panel.get_by_text("10 went well")).to_be_visible()
+    await panel.get_by_role("button", name="Then to all that are left").click()
+    await expect(panel.get_by_text("All of this group were acted on.")).to_be_visible()
+    await ann.check()
+
+
+async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite) -> None:
+    await add_rule(
+        site, "forced", ExceptionType.ABORT, 'job.name == "odd"', {"action": "force-complete", "target": "item"},
+        true={"job": {"name": "odd"}}, words="What is odd counts as done.",
+    )  # fmt: skip
+    site.fate = lambda claim: {"outcome": "fault", "exit_code": 9} if claim["name"] == "odd" else {}
+    case = await site.start(FORCED)
+    found = await incident(site, case, "held")
+    assert "second person" in found["note"]
+    # Who may not agree is not offered it; who may does, and the case goes on.
+    for name, role in (("vic", "operator"), ("ben", "approver")):
+        who = await log_in(name, role)
+        row = who.page.get_by_role("row").filter(has_text="a second person")
+        await row.get_by_role("button").first.click()
+        panel = who.page.get_by_role("dialog")
+        await expect(panel.get_by_role("heading", name="Waiting for a second person")).to_be_visible()
+        if role == "operator":
+            await expect(panel.get_by_text("Acts here need the role approver").first).to_be_visible()
+            assert await panel.get_by_role("button", name="Agree").count() == 0
+    await who.check()
+    await panel.get_by_label("Reason").first.fill("seen")
+    await panel.get_by_role("button", name="Agree").first.click()
+    assert (await site.result(case))["outcome"] == "completed"
+
+    async def answered() -> bool:
+        return bool((await incident(site, case, "complete"))["id"] == found["id"])
+
+    await until(answered, "the incident to be answered", 60)
+    site.fate = lambda _claim: {}
