@@ -29,6 +29,16 @@ tasks:
   watched: {command: [cat, "${file}"], scatter: {file: {watch: "*.raw", until: {file: done}}}}
   late: {worklet: anywhere, default: usual, after: [listed, watched]}
 """
+PLACED = """
+holdfast: 1
+name: placed
+flows:
+  inner: {name: inner, params: {n: 0}, tasks: {one: {command: [echo, "${params.n}"]}}}
+tasks:
+  each: {flow: inner, domain: any, params: {n: "${x}"}, scatter: {x: [1, 2]}}
+  last: {command: [echo], after: [each]}
+"""
+"""Without peers they stay, started by the same activity."""
 FLOWS: dict[str, tuple[str, dict[str, Any]]] = {
     "chain": (test_cases.CHAIN, {}),
     "diamond": (test_cases.DIAMOND, {}),
@@ -38,6 +48,7 @@ FLOWS: dict[str, tuple[str, dict[str, Any]]] = {
     "compensated": (test_cases.COMPENSATED, {}),
     "scatter": (test_cases.SCATTER, {"n": 600}),
     "files": (FILES, {}),
+    "placed": (PLACED, {}),
 }
 
 
