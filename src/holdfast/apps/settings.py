@@ -123,6 +123,16 @@ class Settings(BaseModel):
     """Of `holdfast dev`: the file of Temporal's command line, unless it is on the path; `none`: jobs only."""
     temporal_namespace: str = "default"
     """The namespace in Temporal; two domains on one Temporal want two."""
+    temporal_ca: Path | None = None
+    """File with the certificates by which Temporal is trusted; with it, Temporal is spoken to by TLS."""
+    temporal_certificate: Path | None = None
+    """File with the certificate that this process shows to Temporal."""
+    temporal_certificate_key: Path | None = None
+    """File with its private key; unset: it is in the same file."""
+    temporal_server_name: str = ""
+    """What Temporal's certificate must be for, if not the host that is connected to."""
+    temporal_keys: Path | None = None
+    """File with the keys by which what Temporal keeps is sealed: a name and 64 hexadecimal digits a line, the one that seals first. All servers, keepers and workers share it. Unset: Temporal can read everything."""
     task_queue: str = "holdfast"
     """The queue in that namespace from which this domain's workers take their work."""
     flows: Path | None = None

@@ -17,6 +17,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.adapters.temporal.codec import SealedPayloads
 from holdfast.adapters.temporal.workflows import outside
 from holdfast.ports.errors import Permanent
 from holdfast.ports.flow_engine import Happening, HistoryPage
@@ -39,6 +40,7 @@ async def read_history(client: Client, case: str, *, limit: int, cursor: str | N
     """Some of what happened, the oldest first."""
     run, after = _cursor(cursor) if cursor is not None else (await _first_run(client, case), 0)
     found: list[Happening] = []
+    codec = client.data_converter.payload_codec
     for _ in range(RUNS):
         following = ""
         events = client.get_workflow_handle(case, run_id=run or None).fetch_history_events(page_size=PAGE)
@@ -46,6 +48,8 @@ async def read_history(client: Client, case: str, *, limit: int, cursor: str | N
             following = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
             if event.event_id <= after:
                 continue
+            if isinstance(codec, SealedPayloads):
+                codec.open_all(event)
             found += happenings(event)
             if len(found) >= limit:
                 return HistoryPage(found, _as_cursor(run, event.event_id))

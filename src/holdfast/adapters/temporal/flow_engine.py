@@ -29,6 +29,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.adapters.temporal.case_history import read_history
+from holdfast.adapters.temporal.security import Security
 from holdfast.adapters.temporal.workflows import outside
 from holdfast.domain.exlets.exlet_run import Event as ExletEvent
 from holdfast.domain.exlets.exlet_run import event_as_plain, run_name
@@ -78,12 +79,14 @@ class TemporalFlowEngine:
         task_queue: str,
         limits: Limits | None = None,
         interceptors: Sequence[Interceptor] = (),
+        security: Security | None = None,
     ) -> None:
         self.address = address
         self.namespace = namespace
         self.task_queue = task_queue
         self.limits = limits or Limits()
         self._interceptors = interceptors
+        self.security = security or Security()
         self._client: Client | None = None
         self._opening = asyncio.Lock()
 
@@ -94,9 +97,14 @@ class TemporalFlowEngine:
         """The connection, made when it is first needed: Temporal may be down when a process starts."""
         async with self._opening:
             if self._client is None:
+                tls, converter = self.security.tls(), self.security.converter()
                 try:
                     client = await Client.connect(
-                        self.address, namespace=self.namespace, interceptors=self._interceptors
+                        self.address,
+                        namespace=self.namespace,
+                        tls=tls,
+                        data_converter=converter,
+                        interceptors=self._interceptors,
                     )
                     await _register(client)
                 except (RuntimeError, RPCError) as error:

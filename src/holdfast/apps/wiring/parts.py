@@ -245,14 +245,23 @@ def make_engine(settings: Settings, interceptors: Sequence[Interceptor] = ()) ->
     """Temporal as the settings name it, not yet connected."""
     # Takes a second to import, so only those pay for it who run cases.
     from holdfast.adapters.temporal.flow_engine import Limits, TemporalFlowEngine
+    from holdfast.adapters.temporal.security import Security
 
     limits = Limits(settings.history_limit, settings.look_after)
+    security = Security(
+        ca=settings.temporal_ca,
+        certificate=settings.temporal_certificate,
+        certificate_key=settings.temporal_certificate_key,
+        server_name=settings.temporal_server_name,
+        keys=settings.temporal_keys,
+    )
     return TemporalFlowEngine(
         settings.temporal,
         namespace=settings.temporal_namespace,
         task_queue=settings.task_queue,
         limits=limits,
         interceptors=interceptors,
+        security=security,
     )
 
 
