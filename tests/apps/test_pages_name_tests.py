@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"`(tests/[A-Za-z0-9_/.]+\.py)::([A-Za-z0-9_]+)`")
 
 
-@pytest.mark.parametrize("page", ["explanation/what-hurts.md"])
+@pytest.mark.parametrize("page", ["explanation/what-hurts.md", "explanation/security.md"])
 def test_the_tests_that_a_page_names_are_there(page: str) -> None:
     named = NAMED.findall((ROOT / "docs" / page).read_text())
     assert len(named) > 20

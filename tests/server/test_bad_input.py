@@ -333,3 +333,36 @@ async def test_an_answer_is_never_kept_by_a_proxy_or_guessed_by_a_browser(local:
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert "server" not in answer.headers
+
+
+INSIDE = (
+    "http://169.254.169.254/latest", "http://[::1]/x", "http://2130706433/x", "http://0x7f.1/x", "http://127.0.0.1/x", "http://localhost/x",
+    "http://user:word@example.org/x", "ftp://example.org/x", "gopher://example.org/x", "file:///data/../etc/shadow", "javascript:x", "http://",
+)  # fmt: skip
+"""Addresses for inputs, outputs and callbacks by which a server or pilot would be led to what is not the caller's."""
+
+
+async def _task(client: httpx.AsyncClient, **more: Any) -> httpx.Response:
+    task = {"executors": [{"image": "alpine", "command": ["true"]}], **more}
+    return await client.post("/ga4gh/tes/v1/tasks", json=task)
+
+
+async def test_addresses_of_tasks_that_lead_inside_are_refused(local: RunningServer, tenant: str) -> None:
+    ada = local.person("submitter", tenant=tenant)
+    for url in INSIDE:
+        for more in ({"inputs": [{"url": url, "path": "/in"}]}, {"outputs": [{"url": url, "path": "/out"}]}):
+            answer = await _task(ada, **more)
+            assert answer.status_code == 400, f"{url}: {answer.status_code} {answer.text}"
+    assert (await _task(ada)).status_code == 200
+
+
+async def test_paths_of_tasks_that_climb_are_refused(local: RunningServer, tenant: str) -> None:
+    ada = local.person("submitter", tenant=tenant)
+    for path in ("../x", "/a/../../etc/passwd", "in", "/a\0b"):
+        for more in (
+            {"inputs": [{"content": "x", "path": path}]},
+            {"outputs": [{"url": "file:///tmp/x", "path": path}]},
+            {"volumes": [path]},
+        ):
+            answer = await _task(ada, **more)
+            assert answer.status_code == 400, f"{path!r} in {list(more)}: {answer.status_code} {answer.text}"
