@@ -130,7 +130,7 @@ class TestSqlite:
             await store.open()
 
     async def test_tables_of_the_first_layout_are_brought_up_to_date(self, store: SqlJobStore) -> None:
-        for index in ("jobs_case", "jobs_ended"):
+        for index in ("jobs_case", "jobs_ended", "jobs_over"):
             await store.database.run(text(f"DROP INDEX {index}"))
         for column in ("case", "work", "ended"):
             await store.database.run(text(f'ALTER TABLE jobs DROP COLUMN "{column}"'))

@@ -25,7 +25,7 @@ from holdfast.domain.faults.incident import (
     step_record_id,
 )
 from holdfast.ports.errors import Permanent, Transient
-from holdfast.ports.incident_store import IncidentQuery
+from holdfast.ports.incident_store import TALLY_FIELDS, IncidentQuery
 from holdfast.ports.job_store import Conflicted, Unknown, Version, Written
 
 OpenAnother = Callable[[], Awaitable[Stores]]
@@ -236,6 +236,26 @@ class TestSearch:
         assert sum(one.many for one in await stores.incidents.piles(held)) == sum(
             one.state is IncidentState.HELD for one in standings if one.id != "i003"
         )
+
+    async def test_tallies(self, stores: Stores) -> None:
+        await add(stores, *MANY)
+        await stores.jobs.refresh()
+        first, last = min(one.at for one in MANY), max(one.at for one in MANY)
+        step = max(1, (last - first) // 5)
+        query = IncidentQuery("alpha", since=first + 1, until=last)
+        for by in sorted(TALLY_FIELDS):
+            expected: list[Counter[str]] = [Counter() for _ in range((last - 1 - first - 1) // step + 1)]
+            for one in MANY:
+                if one.tenant == "alpha" and first < one.at < last:
+                    value = "open" if by == "state" else str(getattr(one, by))
+                    expected[(one.at - first - 1) // step][value] += 1
+            assert sum(map(bool, expected)) > 1
+            assert await stores.incidents.tally(query, step=step, by=by) == expected
+        for wrong, by in ((IncidentQuery(since=1), "cause"), (query, "owner")):
+            with pytest.raises(Permanent):
+                await stores.incidents.tally(wrong, step=step, by=by)
+        with pytest.raises(Permanent):
+            await stores.incidents.tally(IncidentQuery(since=0, until=501), step=1, by="cause")
 
     async def test_what_cannot_be_asked(self, stores: Stores) -> None:
         find = stores.incidents.find

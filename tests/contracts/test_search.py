@@ -25,8 +25,11 @@ from holdfast.ports.errors import Permanent
 from holdfast.ports.job_store import (
     COUNT_FIELDS,
     MAX_PAGE,
+    MAX_STEPS,
     NUMBER_FIELDS,
     SORT_FIELDS,
+    TALLY_FIELDS,
+    TALLY_TIMES,
     TEXT_FIELDS,
     Change,
     JobQuery,
@@ -306,6 +309,39 @@ class TestCounts:
             counts = await store.count(query, by=field)
             assert counts == expected
             assert list(counts.values()) == sorted(counts.values(), reverse=True)
+
+
+class TestTallies:
+    @pytest.mark.parametrize("over", sorted(TALLY_TIMES))
+    @pytest.mark.parametrize("by", sorted(TALLY_FIELDS))
+    async def test_every_step_and_value(self, filled: Filled, over: str, by: str) -> None:
+        store, jobs = filled
+        times = VALUES[over]
+        least, step = times[0] + 1, max(1, (times[-1] - times[0]) // 7)
+        for tenant in (None, "beta"):
+            query = JobQuery(tenant=tenant, at_least={over: least}, at_most={over: times[-1] - 1})
+            expected: list[Counter[str]] = [Counter() for _ in range((times[-1] - 1 - least) // step + 1)]
+            for name, one in jobs.items():
+                if matches(one, query):
+                    expected[(FIELDS[name][over] - least) // step][_shown(FIELDS[name][by])] += 1
+            assert sum(map(bool, expected)) > 1
+            assert await store.tally(query, over=over, step=step, by=by) == expected
+
+    async def test_what_cannot_be_tallied(self, filled: Filled) -> None:
+        store, _ = filled
+        both = JobQuery(at_least={"changed": 0}, at_most={"changed": 999})
+        assert len(await store.tally(both, over="changed", step=2, by="state")) == MAX_STEPS
+        for query, over, step, by in (
+            (both, "created", 10, "state"),
+            (both, "changed", 10, "owner"),
+            (both, "changed", 0, "state"),
+            (both, "changed", 1, "state"),
+            (JobQuery(at_least={"changed": 0}), "changed", 10, "state"),
+            (JobQuery(at_least={"changed": 5}, at_most={"changed": 4}), "changed", 10, "state"),
+            (JobQuery(at_least={"slot": 0}, at_most={"slot": 9}), "slot", 10, "state"),
+        ):
+            with pytest.raises(Permanent):
+                await store.tally(query, over=over, step=step, by=by)
 
 
 def _shown(value: Any) -> str:

@@ -275,6 +275,9 @@ class Client:
         found: dict[str, int] = await self._read("jobs", look)
         return found
 
+    async def tally(self, query: JobQuery, *, over: str, step: int, by: str) -> Sequence[Mapping[str, int]]:
+        raise NotImplementedError("nothing that is simulated looks back")
+
     async def refresh(self, *, only_jobs: bool = False) -> None:
         def look(shard: Shard[Any], now: float) -> None:
             shard.refresh(now)

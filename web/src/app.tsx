@@ -14,6 +14,8 @@ const Cases = lazy(() => import("./pages/cases/cases"));
 const Case = lazy(() => import("./pages/cases/case"));
 const Jobs = lazy(() => import("./pages/jobs/jobs"));
 const Job = lazy(() => import("./pages/jobs/job"));
+const Overview = lazy(() => import("./pages/overview/overview"));
+const Fleet = lazy(() => import("./pages/fleet/fleet"));
 const Rules = lazy(() => import("./pages/rules/rules"));
 
 function Waiting() {
@@ -58,7 +60,9 @@ export function App() {
               <Route path="/cases/:name">{({ name }) => <Case name={name} key={name} />}</Route>
               <Route path="/jobs" component={Jobs} />
               <Route path="/jobs/:name">{({ name }) => <Job name={name} key={name} />}</Route>
-              <Route path="/rules" component={Rules} />
+              <Route path="/overview" component={Overview} />
+            <Route path="/fleet" component={Fleet} />
+            <Route path="/rules" component={Rules} />
               <Route path="/rules/:level/:name" component={Rules} />
               <Route>
                 <Text p="md">{texts.app.missing}</Text>

@@ -15,10 +15,13 @@ from typing import NamedTuple, Protocol
 
 from holdfast.domain.faults.inbox import Pile
 from holdfast.domain.faults.incident import Decision, Incident, IncidentState, Standing, StepRecord
-from holdfast.ports.job_store import Version, WriteResult
+from holdfast.ports.errors import Permanent
+from holdfast.ports.job_store import Version, WriteResult, steps_between
 
 TEXT_FIELDS = frozenset({"tenant", "owner", "kind", "state", "cause", "flow", "case", "item", "job", "group"})
 COUNT_FIELDS = TEXT_FIELDS - {"case", "item", "job"}
+TALLY_FIELDS = frozenset({"state", "cause", "kind"})
+"""Fields with few values: a tally has one number a step for each."""
 SORT_FIELDS = frozenset({"at", "due", "changed"})
 MAX_FOUND = 1000
 """Incidents of a page, and values of a count."""
@@ -62,6 +65,13 @@ class IncidentQuery:
         """The fields that must have exactly a value."""
         names = ("tenant", "owner", "kind", "cause", "flow", "case", "item", "job", "group")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+def tally_bounds(query: IncidentQuery, step: int, by: str) -> tuple[int, int]:
+    """Where the first step of a tally begins, and how many there are; `Permanent` for what cannot be tallied."""
+    if by not in TALLY_FIELDS or query.since is None or query.until is None:
+        raise Permanent(f"a tally of incidents wants both bounds, and is by one of {', '.join(sorted(TALLY_FIELDS))}")
+    return query.since, steps_between(query.since, query.until - 1, step)
 
 
 class IncidentPage(NamedTuple):
@@ -111,6 +121,13 @@ class IncidentStore(Protocol):
 
         At most `MAX_PILES`; so many mean that there may be more. An incident whose standing was last written by a release before this method counts as one for
         which no second person is asked, at no cost.
+        """
+        ...
+
+    async def tally(self, query: IncidentQuery, *, step: int, by: str) -> Sequence[Mapping[str, int]]:
+        """How many happened in each step from `since` to before `until`, for each value of one of `TALLY_FIELDS`; each step is so many milliseconds long.
+
+        `Permanent` without both bounds, and for more than `MAX_STEPS` of the job store.
         """
         ...
 

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.domain.jobs.specification import Specification
+from holdfast.ports.errors import Permanent
 
 
 class Version(NamedTuple):
@@ -103,6 +104,10 @@ NUMBER_FIELDS = frozenset(
     }
 )  # fmt: skip
 COUNT_FIELDS = TEXT_FIELDS - {"id"} | {"state", "priority", "retries", "tenant", "held", "exit_code"}
+TALLY_TIMES = frozenset({"created", "changed"})
+TALLY_FIELDS = frozenset({"state", "tenant"})
+"""Fields with few values: a tally has one number a step for each."""
+MAX_STEPS = 500
 SORT_FIELDS = NUMBER_FIELDS | {"id", "name", "owner", "team", "state"}
 MAX_PAGE = 10_000
 
@@ -112,6 +117,23 @@ class Page(NamedTuple):
 
     jobs: Sequence[Stored]
     cursor: str | None
+
+
+def steps_between(least: int, most: int, step: int) -> int:
+    """How many steps there are from a bound to another, both inclusive; `Permanent` for none, and for too many."""
+    if step < 1 or not 0 <= most - least < step * MAX_STEPS:
+        raise Permanent(f"a tally has 1 to {MAX_STEPS} steps")
+    return (most - least) // step + 1
+
+
+def tally_bounds(query: JobQuery, over: str, step: int, by: str) -> tuple[int, int]:
+    """Where the first step of a tally begins, and how many there are; `Permanent` for what cannot be tallied."""
+    least, most = query.at_least.get(over), query.at_most.get(over)
+    if over not in TALLY_TIMES or by not in TALLY_FIELDS or least is None or most is None:
+        raise Permanent(
+            f"jobs are tallied over one of {sorted(TALLY_TIMES)} by one of {sorted(TALLY_FIELDS)}, with both bounds"
+        )
+    return least, steps_between(least, most, step)
 
 
 class JobStore(Protocol):
@@ -153,6 +175,14 @@ class JobStore(Protocol):
 
         Numbers are written in digits, `held` as `true` or `false`.
         Up to 10,000 different values, those with the most jobs first.
+        """
+        ...
+
+    async def tally(self, query: JobQuery, *, over: str, step: int, by: str) -> Sequence[Mapping[str, int]]:
+        """How many jobs there are in each step of a time of `TALLY_TIMES`, for each value of a field of `TALLY_FIELDS`.
+
+        The query has both bounds of that time; the first step begins at the lower one, and each is `step` milliseconds long. `Permanent` for more than
+        `MAX_STEPS` of them.
         """
         ...
 

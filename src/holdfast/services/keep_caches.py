@@ -129,6 +129,11 @@ class KeepCaches:
         known = self._pilots.get(pilot)
         return self._holdings[known.tenant].of(pilot) if known is not None and known.files else {}
 
+    def sizes(self, tenant: str) -> Sequence[tuple[str, str, str, int]]:
+        """The pilots of a tenant with a cache: pilot, host, site and how many files; those heard last come first."""
+        known = reversed(self._pilots.items())
+        return [(name, one.host, one.site, one.files) for name, one in known if one.tenant == tenant]
+
     def peers_for(self, file: str, pilot: str) -> list[dict[str, object]]:
         """Pilots of the same site on other hosts that can hand over a file, with a ticket each; those asked least often first."""
         asking = self._pilots.get(pilot)

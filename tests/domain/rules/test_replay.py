@@ -17,6 +17,7 @@ from holdfast.domain.rules.outcome import (
     Came,
     Outcome,
     earlier,
+    faulted_job_came,
     incident_attempt,
     job_later,
     outcome_of,
@@ -62,6 +63,26 @@ def test_what_the_next_attempt_had_more_and_where_it_ran() -> None:
     assert (second.more, second.other_host) == (frozenset({"memory"}), True)
     assert second.tried is not None
     assert second.tried.core_seconds == 1800
+
+
+@pytest.mark.parametrize(
+    ("story", "came"),
+    [
+        (Story("j", ["node", "code"]), Came.MENDED),
+        (Story("j", ["node", {"cause": "node", "by": "ann"}]), Came.BY_HAND),
+        (Story("j", [{"cause": "code", "by": "exlet:i:1:0"}]), Came.MENDED),
+        (Story("j", ["code", "code"], end=State.FAILED), Came.GIVEN_UP),
+        (Story("j", ["code"], end=State.CANCELLED), Came.CANCELLED),
+        (Story("j", ["code"], end=State.FORCED_COMPLETE), Came.FORCED),
+        (Story("j", ["code"], end=State.FAULTED), Came.OPEN),
+    ],
+)
+def test_what_came_of_a_job_with_faults_is_told_by_its_document_alone(story: Story, came: Came) -> None:
+    document, _ = story.made()
+    told, core_seconds = faulted_job_came(document)
+    assert told is came
+    assert (core_seconds > 0) == (came in (Came.MENDED, Came.BY_HAND))
+    assert faulted_job_came(None) == (Came.UNKNOWN, 0.0)
 
 
 def test_nothing_is_known_of_a_job_that_is_gone() -> None:

@@ -18,3 +18,5 @@ export { default as IconUser } from "@tabler/icons-react/dist/esm/icons/IconUser
 export { default as IconX } from "@tabler/icons-react/dist/esm/icons/IconX.mjs";
 export { default as IconRoute } from "@tabler/icons-react/dist/esm/icons/IconRoute.mjs";
 export { default as IconListDetails } from "@tabler/icons-react/dist/esm/icons/IconListDetails.mjs";
+export { default as IconChartBar } from "@tabler/icons-react/dist/esm/icons/IconChartBar.mjs";
+export { default as IconServer2 } from "@tabler/icons-react/dist/esm/icons/IconServer2.mjs";

@@ -1,7 +1,7 @@
 import { ActionIcon, AppShell, Badge, Burger, Button, Group, NavLink, Popover, Text, UnstyledButton, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useQueryClient } from "@tanstack/react-query";
-import { IconInbox, IconListDetails, IconLogout, IconMoon, IconRoute, IconSitemap, IconSun, IconUser } from "../parts/icons";
+import { IconChartBar, IconInbox, IconListDetails, IconLogout, IconMoon, IconRoute, IconServer2, IconSitemap, IconSun, IconUser } from "../parts/icons";
 import { useState, type ReactNode } from "react";
 import { Link, useLocation } from "wouter";
 import { api, told } from "../api/client";
@@ -33,6 +33,8 @@ export function Shell({ children }: { children: ReactNode }) {
     { at: "/cases", words: texts.pages.cases, Icon: IconRoute, badge: null },
     { at: "/jobs", words: texts.pages.jobs, Icon: IconListDetails, badge: null },
     { at: "/rules", words: texts.pages.rules, Icon: IconSitemap, badge: null },
+    { at: "/fleet", words: texts.pages.fleet, Icon: IconServer2, badge: null },
+    { at: "/overview", words: texts.pages.overview, Icon: IconChartBar, badge: null },
   ];
   return (
     <AppShell header={{ height: 48 }} navbar={{ width: 208, breakpoint: "sm", collapsed: { mobile: !opened } }} padding="md">

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from holdfast.adapters.opensearch.cluster import Cluster, to_json, version_of
 from holdfast.adapters.opensearch.create_only import create
-from holdfast.adapters.opensearch.queries import cursor_at, cursor_place
+from holdfast.adapters.opensearch.queries import cursor_at, cursor_place, tally_from, tally_of
 from holdfast.domain.faults.inbox import Pile, asks_second
 from holdfast.domain.faults.incident import (
     MAX_DOCUMENT,
@@ -28,6 +28,7 @@ from holdfast.ports.incident_store import (
     IncidentPage,
     IncidentQuery,
     StoredStanding,
+    tally_bounds,
 )
 from holdfast.ports.job_store import MAX_PAGE, Version, WriteResult
 
@@ -103,6 +104,11 @@ class OpenSearchIncidentStore:
                 break
             after = {"after": answer["after_key"]}
         return found
+
+    async def tally(self, query: IncidentQuery, *, step: int, by: str) -> Sequence[Mapping[str, int]]:
+        since, steps = tally_bounds(query, step, by)
+        body = tally_of(_query(query), "at", since, step, by)
+        return tally_from(await self._cluster.search("standings", body), since, step, steps)
 
     async def add_decisions(self, decisions: Sequence[Decision]) -> Sequence[bool]:
         return await self._add([(one.id, one.incident, one) for one in decisions])

@@ -11,7 +11,15 @@ from holdfast.adapters.opensearch.cluster import Cluster, to_json, version_of
 from holdfast.adapters.opensearch.create_only import create
 from holdfast.adapters.opensearch.hosts import Access
 from holdfast.adapters.opensearch.indexes import LABEL_FIELD
-from holdfast.adapters.opensearch.queries import counting, counts_from, cursor_at, label_pair, page_of
+from holdfast.adapters.opensearch.queries import (
+    counting,
+    counts_from,
+    cursor_at,
+    label_pair,
+    page_of,
+    tally_from,
+    tallying,
+)
 from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.domain.jobs.specification import Specification
 from holdfast.formats.job_json import job_from_json, job_to_json, specification_from_json, specification_to_json
@@ -79,6 +87,10 @@ class OpenSearchJobStore:
 
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
         return counts_from(await self.cluster.search("jobs", counting(query, by)))
+
+    async def tally(self, query: JobQuery, *, over: str, step: int, by: str) -> Sequence[Mapping[str, int]]:
+        body, steps = tallying(query, over, step, by)
+        return tally_from(await self.cluster.search("jobs", body), query.at_least[over], step, steps)
 
     async def put_specifications(self, specifications: Sequence[Specification]) -> None:
         lines = [

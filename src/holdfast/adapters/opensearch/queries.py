@@ -12,9 +12,19 @@ import orjson
 from holdfast.adapters.opensearch.indexes import LABEL_FIELD, RANGES
 from holdfast.domain.jobs.slots import SLOTS
 from holdfast.ports.errors import Permanent
-from holdfast.ports.job_store import COUNT_FIELDS, MAX_PAGE, NUMBER_FIELDS, SORT_FIELDS, TEXT_FIELDS, JobQuery
+from holdfast.ports.job_store import (
+    COUNT_FIELDS,
+    MAX_PAGE,
+    NUMBER_FIELDS,
+    SORT_FIELDS,
+    TEXT_FIELDS,
+    JobQuery,
+    tally_bounds,
+)
 
 MOST_VALUES = 10_000
+VALUES_A_STEP = 100
+"""Of a tally: together with its steps fewer than the 65,535 that OpenSearch allows."""
 
 
 def label_pair(key: str, value: str) -> str:
@@ -123,6 +133,33 @@ def counts_from(answer: Mapping[str, Any]) -> dict[str, int]:
         str(bucket.get("key_as_string", bucket["key"])): bucket["doc_count"]
         for bucket in answer["aggregations"]["by"]["buckets"]
     }
+
+
+def tallying(query: JobQuery, over: str, step: int, by: str) -> tuple[dict[str, Any], int]:
+    """The search for a tally, and how many steps it has."""
+    least, steps = tally_bounds(query, over, step, by)
+    return tally_of(query_of(query), over, least, step, by), steps
+
+
+def tally_of(meant: dict[str, Any], over: str, least: int, step: int, by: str) -> dict[str, Any]:
+    """The count of each value in each step of a time; the first begins at the bound."""
+    values = {"by": {"terms": {"field": by, "size": VALUES_A_STEP}}}
+    steps = {"field": over, "interval": step, "offset": least % step, "min_doc_count": 1}
+    return {
+        "query": meant,
+        "size": 0,
+        "track_total_hits": False,
+        "aggs": {"steps": {"histogram": steps, "aggs": values}},
+    }
+
+
+def tally_from(answer: Mapping[str, Any], least: int, step: int, steps: int) -> list[dict[str, int]]:
+    """One mapping a step."""
+    found: list[dict[str, int]] = [{} for _ in range(steps)]
+    for bucket in answer["aggregations"]["steps"]["buckets"]:
+        values = {str(one["key"]): one["doc_count"] for one in bucket["by"]["buckets"]}
+        found[(int(bucket["key"]) - least) // step] = values
+    return found
 
 
 def _any(name: str, values: Sequence[str]) -> dict[str, Any]:

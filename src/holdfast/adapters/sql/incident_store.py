@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, bindparam, func, literal, or_, select, tup
 from holdfast.adapters.sql.database import SqlDatabase
 from holdfast.adapters.sql.errors import VENDOR_ERRORS, meaning, translated
 from holdfast.adapters.sql.rows import TERM, Row, check_key, escaped, to_json, unescaped
-from holdfast.adapters.sql.search import read_cursor, write_cursor
+from holdfast.adapters.sql.search import in_steps, read_cursor, tallied, write_cursor
 from holdfast.adapters.sql.tables import STANDING_NUMBERS, STANDING_TEXT, papers, standings
 from holdfast.domain.faults.inbox import Pile, asks_second
 from holdfast.domain.faults.incident import (
@@ -33,6 +33,7 @@ from holdfast.ports.incident_store import (
     IncidentPage,
     IncidentQuery,
     StoredStanding,
+    tally_bounds,
 )
 from holdfast.ports.job_store import Conflicted, Unknown, Version, WriteResult, Written
 
@@ -128,6 +129,11 @@ class SqlIncidentStore:
             )
             for state, second, group, cause, owner, many, cost, oldest in found
         ]
+
+    async def tally(self, query: IncidentQuery, *, step: int, by: str) -> Sequence[Mapping[str, int]]:
+        since, steps = tally_bounds(query, step, by)
+        wanted = tallied(standings.c.at, since, step, standings.c[by], _conditions(query))
+        return in_steps(await self.database.rows(wanted), steps)
 
     async def add_decisions(self, decisions: Sequence[Decision]) -> Sequence[bool]:
         return await self._add([(one.id, one.incident, one) for one in decisions])

@@ -22,7 +22,7 @@ from holdfast.adapters.sql.rows import (
     to_json,
     unescaped,
 )
-from holdfast.adapters.sql.search import counts, page, shown, write_cursor
+from holdfast.adapters.sql.search import counts, in_steps, page, shown, tallies, write_cursor
 from holdfast.adapters.sql.tables import jobs, records, specifications
 from holdfast.domain.jobs.specification import Specification
 from holdfast.formats.job_json import specification_from_json, specification_to_json
@@ -94,6 +94,10 @@ class SqlJobStore:
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
         found = await self.database.rows(counts(self.database.dialect, query, by=by))
         return {shown(value): many for value, many in found}
+
+    async def tally(self, query: JobQuery, *, over: str, step: int, by: str) -> Sequence[Mapping[str, int]]:
+        wanted, steps = tallies(self.database.dialect, query, over=over, step=step, by=by)
+        return in_steps(await self.database.rows(wanted), steps)
 
     async def put_specifications(self, specifications: Sequence[Specification]) -> None:
         await self._create_specifications({one.id: one for one in specifications}.values())

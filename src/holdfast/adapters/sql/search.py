@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as BadBase64
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -17,6 +18,7 @@ from sqlalchemy import (
     false,
     func,
     literal,
+    literal_column,
     or_,
     select,
     tuple_,
@@ -26,7 +28,15 @@ from holdfast.adapters.sql.dialects import Dialect
 from holdfast.adapters.sql.rows import LARGEST, escaped, label, unescaped
 from holdfast.adapters.sql.tables import jobs
 from holdfast.ports.errors import Permanent
-from holdfast.ports.job_store import COUNT_FIELDS, MAX_PAGE, NUMBER_FIELDS, SORT_FIELDS, TEXT_FIELDS, JobQuery
+from holdfast.ports.job_store import (
+    COUNT_FIELDS,
+    MAX_PAGE,
+    NUMBER_FIELDS,
+    SORT_FIELDS,
+    TEXT_FIELDS,
+    JobQuery,
+    tally_bounds,
+)
 
 MAX_COUNTS = 10_000
 
@@ -91,6 +101,29 @@ def counts(dialect: Dialect, query: JobQuery, *, by: str) -> Select[Any]:
     if place.nullable:
         found = found.where(place.is_not(None))
     return found.order_by(many.desc(), place).limit(MAX_COUNTS)
+
+
+def tallies(dialect: Dialect, query: JobQuery, *, over: str, step: int, by: str) -> tuple[Select[Any], int]:
+    """Steps, values and how many jobs there are of each; and how many steps there are."""
+    least, steps = tally_bounds(query, over, step, by)
+    return tallied(jobs.c[over], least, step, jobs.c[by], conditions(dialect, query)), steps
+
+
+def tallied(
+    time: Column[Any], least: int, step: int, by: Column[Any], wanted: list[ColumnElement[bool]]
+) -> Select[Any]:
+    """Rows of a step's number, a value and how many there are."""
+    # Written into the statement, not handed over: PostgreSQL takes two parameters for two expressions, and would not group by one and show the other.
+    number = (time - literal_column(str(least))) // literal_column(str(step), BigInteger)
+    return select(number.label("step"), by, func.count()).where(*wanted).group_by("step", by)
+
+
+def in_steps(rows: Iterable[Sequence[Any]], steps: int) -> list[dict[str, int]]:
+    """The rows of a tally, one mapping a step."""
+    found: list[dict[str, int]] = [{} for _ in range(steps)]
+    for number, value, many in rows:
+        found[number][shown(value)] = many
+    return found
 
 
 def shown(value: str | int) -> str:

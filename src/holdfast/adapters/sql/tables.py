@@ -24,7 +24,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-LAYOUT = 3
+from holdfast.domain.jobs.job_document import FINAL
+
+LAYOUT = 4
 """The layout of the tables; a store with a newer one is refused."""
 
 metadata = MetaData()
@@ -84,6 +86,11 @@ _partial("jobs_case", "case", "created", "id", where='"case" IS NOT NULL')
 _partial("jobs_ended", "ended", "id", where="ended IS NOT NULL")
 _partial("jobs_running", "tenant", "created", "id", where="state = 'running'")
 _partial("jobs_faulted", "tenant", "created", "id", where="state = 'faulted'")
+# What ended when, for those who look back. SQLite takes it only for a query that names the final states in these very words, as `search.conditions` does.
+_partial(
+    "jobs_over", "tenant", "changed", "id", "state",
+    where=" OR ".join(f"state = '{one}'" for one in sorted(FINAL)),
+)  # fmt: skip
 Index("jobs_created", jobs.c.tenant, jobs.c.created, jobs.c.id)
 Index("jobs_owner", jobs.c.tenant, jobs.c.owner, jobs.c.created, jobs.c.id)
 Index("jobs_changed", jobs.c.changed, jobs.c.id)
@@ -205,6 +212,7 @@ Index("audit_last", audit.c.tenant, audit.c.last)
 ADDED: dict[int, tuple[tuple[Column[Any], ...], tuple[str, ...]]] = {
     2: ((jobs.c.case, jobs.c.work, jobs.c.ended), ("jobs_case", "jobs_ended")),
     3: ((standings.c.second, standings.c.core_seconds), ("standings_inbox", "standings_changed")),
+    4: ((), ("jobs_over",)),
 }
 """The columns and indexes that came with a layout; whole tables are made where they are missing."""
 

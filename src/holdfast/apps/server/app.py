@@ -23,6 +23,7 @@ from holdfast.apps.server import (
     enrolment_routes,
     exlet_routes,
     file_routes,
+    fleet_page_routes,
     fleet_routes,
     flow_routes,
     host_routes,
@@ -30,6 +31,7 @@ from holdfast.apps.server import (
     incident_routes,
     job_routes,
     login_routes,
+    overview_routes,
     page_routes,
     peer_routes,
     peering_routes,
@@ -121,6 +123,8 @@ def make_app(services: ServerParts) -> FastAPI:
     app.include_router(upload_routes.router)
     app.include_router(file_routes.router)
     app.include_router(watch_routes.router)
+    app.include_router(overview_routes.router)
+    app.include_router(fleet_page_routes.router)
     app.include_router(wes_routes.router)
     app.include_router(soap_routes.router)
     for router in tes_routes.routers:

@@ -75,4 +75,5 @@ async def drain(desk: TheDesk, who: Operator, body: DrainIn) -> Response:
         which = names[0] if len(names) == 1 else f"{len(names)} pilots"
         await desk.note(who, "drain", which, why=body.reason, pilots=names[:100], site=body.site, host=body.host)
         await drains.drain(chosen, by=who.subject, reason=body.reason)
+        desk.services.fleet.changed(who.tenant)
     return json_answer({"pilots": names})

@@ -53,7 +53,7 @@ async def hosts(desk: TheDesk, who: Viewer) -> Response:
     """The hosts that ask for jobs, and those that get none, with why."""
     found = await desk.services.hosts.all(who.tenant)
     now = desk.services.parts.clock.now()
-    return json_answer({"hosts": [_host(found[name], now) for name in sorted(found)]})
+    return json_answer({"hosts": [host_told(found[name], now) for name in sorted(found)]})
 
 
 @router.post("/{host}/close", response_model=HostOut, responses=errors(body=True))
@@ -61,17 +61,20 @@ async def close(desk: TheDesk, who: Operator, host: HostName, body: CloseHostIn)
     """Give a host no jobs. What runs there runs on."""
     await desk.note(who, "close host", host, why=body.reason)
     closed = await desk.services.hosts.close(who.tenant, host, by=who.subject, reason=body.reason, seconds=body.seconds)
-    return json_answer(_host(closed, desk.services.parts.clock.now()))
+    desk.services.fleet.changed(who.tenant)
+    return json_answer(host_told(closed, desk.services.parts.clock.now()))
 
 
 @router.post("/{host}/open", response_model=HostOut, responses=errors(body=True))
 async def open_(desk: TheDesk, who: Operator, host: HostName, body: OpenHostIn) -> Response:
     """Give a host jobs again, whoever closed it; what was held against it is forgotten."""
     await desk.note(who, "open host", host, why=body.reason)
-    return json_answer(_host(await desk.services.hosts.open(who.tenant, host), desk.services.parts.clock.now()))
+    opened = await desk.services.hosts.open(who.tenant, host)
+    desk.services.fleet.changed(who.tenant)
+    return json_answer(host_told(opened, desk.services.parts.clock.now()))
 
 
-def _host(one: HostHealth, now: int) -> Json:
+def host_told(one: HostHealth, now: int) -> Json:
     return {
         "host": one.host,
         "standing": one.standing.value,

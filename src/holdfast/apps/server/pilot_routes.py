@@ -258,9 +258,11 @@ async def ends(desk: TheDesk, who: PilotCaller, pilot: str, body: EndsIn) -> Res
     """Bring the ends of attempts."""
     reports = [_report(_believed(desk, who.tenant, one)) for one in body.ends]
     results = await desk.services.ends.end(reports, pilot=pilot, tenant=who.tenant)
-    for end, told in zip(body.ends, results, strict=True):
-        if told.result is Result.COMMITTED and end.wall is not None:
-            desk.metrics.runs.labels(end.outcome).observe(end.wall)
+    for end, report, told in zip(body.ends, reports, results, strict=True):
+        if told.result is Result.COMMITTED:
+            desk.services.inputs.take(who.tenant, pilot, end.claim, report.staging)
+            if end.wall is not None:
+                desk.metrics.runs.labels(end.outcome).observe(end.wall)
     return json_answer(
         {"results": [{"claim": one.claim, "result": one.result.value, "detail": one.detail} for one in results]}
     )

@@ -23,6 +23,7 @@ from holdfast.domain.jobs.claim import leave_fault
 from holdfast.ports.job_store import Stored
 from holdfast.services.bind_worklets import BindWorklets
 from holdfast.services.claim_jobs import ClaimJobs
+from holdfast.services.count_inputs import CountInputs
 from holdfast.services.drain_pilots import DrainPilots
 from holdfast.services.edit_rules import EditRules
 from holdfast.services.end_jobs import EndJobs
@@ -42,6 +43,8 @@ from holdfast.services.keep_sites import KeepSites
 from holdfast.services.keep_tasks import KeepTasks
 from holdfast.services.know_callers import KnowCallers
 from holdfast.services.know_specifications import KnowSpecifications
+from holdfast.services.look_at_fleet import LookAtFleet
+from holdfast.services.look_back import LookBack
 from holdfast.services.make_tasks import MakeTasks
 from holdfast.services.match_jobs import MatchJobs, policy_of
 from holdfast.services.measure_demand import MeasureDemand
@@ -169,6 +172,9 @@ class ServerParts:
             store, parts.incidents, parts.engines, parts.exceptions, parts.faults.classifier, clock
         )
         self.stories = TellStories(parts.incidents, store, parts.engine, parts.engines, parts.audit)
+        self.inputs = CountInputs(clock)
+        self.fleet = LookAtFleet(store, parts.pilots, self.sites, self.launches, self.hosts, clock)
+        self.past = LookBack(store, parts.incidents, clock)
         self.propose_rules = ProposeRules(self.replay_rules)
         self.failed_checks.listeners.append(self.hosts.unfit)
         writer.listeners += [self.hosts.notice, self.claims.notice, self.follow.notice, self.outputs.notice]

@@ -187,5 +187,19 @@ def _came(attempt: Attempt, later: Later, following: Attempt | None, hands: tupl
     return Came.CANCELLED if later.end is State.CANCELLED else Came.GIVEN_UP
 
 
+def faulted_job_came(document: JobDocument | None) -> tuple[Came, float]:
+    """What came of a job that had a fault, told by its document alone; and the core-seconds of the run that ended well, 0 without one."""
+    later = job_later(document)
+    if later.end is None:
+        return Came.UNKNOWN, 0.0
+    if later.winner and later.next is not None:
+        hands = any(one.attempt < later.winner for one in later.hands)
+        return Came.BY_HAND if hands else Came.MENDED, later.next.core_seconds
+    if later.end not in FINAL:
+        return Came.OPEN, 0.0
+    ends = {State.FORCED_COMPLETE: Came.FORCED, State.CANCELLED: Came.CANCELLED}
+    return ends.get(later.end, Came.GIVEN_UP), 0.0
+
+
 def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0

@@ -1,4 +1,4 @@
-import { Badge, Button, Card, Center, Code, CopyButton, Drawer, Group, Loader, Select, Stack, Text, Title, UnstyledButton } from "@mantine/core";
+import { Badge, Card, Center, Drawer, Group, Loader, Select, Stack, Text, Title, UnstyledButton } from "@mantine/core";
 import { useDocumentTitle, useMediaQuery } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { IconCircleCheck } from "../../parts/icons";
@@ -6,6 +6,7 @@ import { useMemo, useState } from "react";
 import { api, told, type Schemas } from "../../api/client";
 import { Ago, hours } from "../../parts/ago";
 import { useCause } from "../../parts/cause";
+import { FirstSteps } from "../../parts/first-steps";
 import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
 import { Rows, type Column } from "../../parts/rows";
@@ -125,33 +126,7 @@ function Nothing() {
       </Center>
     );
   }
-  return (
-    <Stack p="lg" gap="sm" maw={760}>
-      <Title order={2}>{texts.inbox.first}</Title>
-      <Text>{texts.inbox.firstWords}</Text>
-      <Stack component="ol" gap="md" m={0} pl="lg">
-        {texts.inbox.firstSteps.map(([words, command]) => (
-          <li key={words}>
-            <Text fw={600}>{words}</Text>
-            {command.startsWith("holdfast") ? (
-              <Group gap="xs" mt={4} wrap="nowrap" align="flex-start">
-                <Code block>{command}</Code>
-                <CopyButton value={command}>
-                  {({ copied, copy }) => (
-                    <Button variant="default" size="compact-sm" onClick={copy} mt={4}>
-                      {copied ? texts.app.copied : texts.app.copy}
-                    </Button>
-                  )}
-                </CopyButton>
-              </Group>
-            ) : (
-              <Text c="dimmed">{command}</Text>
-            )}
-          </li>
-        ))}
-      </Stack>
-    </Stack>
-  );
+  return <FirstSteps title={texts.inbox.first} words={texts.inbox.firstWords} steps={texts.inbox.firstSteps} />;
 }
 
 /** The dearest groups, of one cause or owner if they are named; the server counts, and sends no more than is shown. */
