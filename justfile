@@ -215,6 +215,10 @@ audit *args:
 quickstart:
     eval "$(scripts/servers env)" && uv run python -m tests.walks.first_ten_minutes
 
+# The tutorials of the docs, typed as they stand there.
+tutorials *args:
+    uv run pytest -m slow tests/walks/test_tutorials.py {{ args }}
+
 # Build the pages into docs/_build/html; a warning is an error.
 docs:
     uv run --group docs sphinx-build -q -W --keep-going -b html docs docs/_build/html

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +62,8 @@ def free_port() -> int:
 def start_dev(programs: Path, environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
     # The README's port may be taken on a busy machine; a port of its own is the one thing typed in addition.
     command = [str(programs / "holdfast"), "dev", "--port", str(free_port())]
-    process = subprocess.Popen(command, env=environment, stderr=log.open("wb"), stdout=subprocess.DEVNULL)
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, env=environment, stderr=file, stdout=subprocess.DEVNULL)
     for _ in range(600):
         if "Ctrl-C stops it" in log.read_text():
             return process
@@ -70,12 +72,13 @@ def start_dev(programs: Path, environment: dict[str, str], log: Path) -> subproc
     raise AssertionError(f"holdfast dev did not start: {log.read_text()}")
 
 
-def type_in(typed: list[str], environment: dict[str, str], folder: Path) -> str:
-    """Type the commands into one shell and read what it shows."""
+def type_in(typed: list[str], environment: dict[str, str], folder: Path, may_fail: Mapping[str, int]) -> str:
+    """Type the commands into one shell and read what it shows; those that are meant to fail do so by these exit codes."""
     lines = []
     for command in typed:
         lines.append(f"echo {shlex.quote('$ ' + command)}")
-        lines.append(f"{command}; code=$?; test $code = {MAY_FAIL.get(command, 0)} || exit 99")
+        end = "" if command.endswith("&") else ";"
+        lines.append(f"{command}{end} code=$?; test $code = {may_fail.get(command, 0)} || exit 99")
     done = subprocess.run(
         ["bash", "-u"],
         input="\n".join(lines),
@@ -87,7 +90,7 @@ def type_in(typed: list[str], environment: dict[str, str], folder: Path) -> str:
         check=False,
     )
     say(done.stdout + done.stderr)
-    assert done.returncode == 0, "a command of the README failed"
+    assert done.returncode == 0, "a command of the page failed"
     return done.stdout
 
 
@@ -130,7 +133,7 @@ def main() -> None:
         say(f"$ {dev_line}")
         dev = start_dev(programs, environment, folder / "dev.log")
         try:
-            judge(type_in(typed, environment, folder))
+            judge(type_in(typed, environment, folder, MAY_FAIL))
         finally:
             dev.send_signal(signal.SIGINT)
             assert dev.wait(30) == 0, (folder / "dev.log").read_text()
