@@ -199,6 +199,11 @@ deploy-check *args:
     scripts/servers install helm
     uv run pytest tests/deploy -m "not live" {{ args }}
 
+# The site profile: Temporal's server and the jobs on one PostgreSQL, and a flow that is mended on it. Builds Temporal the first time (13 CPU-minutes).
+site-profile *args:
+    [ -n "${HOLDFAST_TEST_TEMPORAL_SERVER:-}" ] || scripts/servers install temporal_server
+    eval "$(scripts/servers env)" && uv run pytest -m slow tests/live/test_site_profile.py {{ args }}
+
 # The release before and this one on one store and one Temporal: forward, beside each other, and back. Builds its wheel the first time.
 upgrade *args:
     eval "$(scripts/servers env)" && uv run pytest -m slow tests/upgrade {{ args }}

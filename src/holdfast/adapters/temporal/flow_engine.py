@@ -53,6 +53,7 @@ MEANINGS: Mapping[RPCStatusCode, type[PortError]] = {
     RPCStatusCode.OUT_OF_RANGE: Permanent,
 }
 """Everything else may go through later."""
+NOT_YET = "no mapping defined for search attribute"
 MARK = 8
 """Bytes by which a cursor is known to be one of ours."""
 _SEARCHABLE = re.compile(r"[\w.@:+/ -]{1,255}")
@@ -281,7 +282,10 @@ def translated() -> Iterator[None]:
     try:
         yield
     except RPCError as error:
-        raise MEANINGS.get(error.status, Transient)(f"Temporal: {error.message}") from error
+        # On a real database a new namespace learns of its search attributes up to a minute after they were made.
+        soon = NOT_YET in error.message
+        kind = Transient if soon else MEANINGS.get(error.status, Transient)
+        raise kind(f"Temporal: {error.message}") from error
 
 
 def _query(query: CaseQuery) -> str:

@@ -1,0 +1,112 @@
+"""The site profile: Temporal's server proper and the jobs on one PostgreSQL, all processes apart, and a flow that is mended on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+from tests.live.case_site import new_namespace
+from tests.live.own_temporal import temporal_on_postgres
+from tests.server.processes import processes
+from tests.server.running import Domain, until
+from tests.server.store_room import store_room
+
+from holdfast.apps.doctor import examine
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.alone]
+
+TENANT = "physics"
+FLOW = """\
+holdfast: 1
+name: reads
+tasks:
+  align:
+    scatter: {sample: [a, b, c]}
+    run: |
+      if [ "${sample}" = b ] && [ "$HOLDFAST_ATTEMPT" = 1 ]; then echo "quux: all 5 seats are taken"; exit 7; fi
+      echo "aligned ${sample}"
+    when_exhausted: hold
+  report: {after: align, run: echo "all aligned"}
+"""
+CONDITION = 'evidence.log_tail.exists(line, line.contains("seats are taken"))'
+
+
+@pytest.fixture
+def temporal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with temporal_on_postgres(tmp_path) as address:
+        monkeypatch.setenv("HOLDFAST_TEST_TEMPORAL", address)
+        yield address
+
+
+async def answers(address: str) -> None:
+    async def there() -> bool:
+        try:
+            client = await Client.connect(address)
+            return bool(await client.service_client.check_health())
+        except RuntimeError:
+            return False
+
+    await until(there, "Temporal's server", 180)
+
+
+async def test_a_flow_is_mended_on_it(temporal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await answers(temporal)
+    known = {
+        "temporal": temporal,
+        "temporal_namespace": await new_namespace(),
+        "relay_patience": 1,
+        "second_person": "off",
+    }
+    async with store_room("postgresql", tmp_path) as url:
+        domain = Domain(url, tmp_path / "state")
+        async with processes(domain, tmp_path, lease=60, **known) as started:
+            server = await started.server()
+            started.keeper()
+            started.worker()
+            started.pilot(TENANT, server, slots=2)
+            token = domain.token("administrator", tenant=TENANT)
+            (tmp_path / "reads.yaml").write_text(FLOW)
+
+            async def holdfast(*words: str) -> str:
+                own = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+                known = own | {"HOLDFAST_SERVER": server.url, "HOLDFAST_TOKEN": token}
+                done = await asyncio.to_thread(
+                    subprocess.run,
+                    [sys.executable, "-m", "holdfast", *words],
+                    env=known,
+                    cwd=tmp_path,
+                    capture_output=True,
+                    text=True,
+                    timeout=300,
+                )
+                assert done.returncode == 0, (words, done.stdout, done.stderr)
+                return str(done.stdout).strip()
+
+            case = await holdfast("run", "--detach", "reads.yaml")
+            await holdfast("inbox", "--wait")
+            assert "seats are taken" in await holdfast("explain")
+            rule = await holdfast(
+                "rules", "add", "--from", "newest", "--if", CONDITION, "--then", "{action: resubmit, wait: 1 s}"
+            )
+            await holdfast("rules", "promote", "domain/house", rule)
+            await holdfast("watch", case)
+            # The next one needs nobody.
+            await holdfast("run", "reads.yaml")
+
+            # And the doctor finds it in order, on one PostgreSQL.
+            for name in [one for one in os.environ if one.startswith("HOLDFAST_")]:
+                monkeypatch.delenv(name)
+            given = {**known, "store": url, "state": domain.state, "server": server.url, "token": token}
+            for name, value in given.items():
+                if name not in ("relay_patience", "second_person"):
+                    monkeypatch.setenv(f"HOLDFAST_{name.upper()}", str(value))
+            found = {one.about: one for one in await asyncio.to_thread(lambda: list(examine(None)))}
+            for name in ("store", "keepers", "temporal", "workers", "pilots", "cases"):
+                assert found[name].state == "good", found[name]
+            assert found["temporal"].words.endswith(f"answers at {temporal}, namespace {known['temporal_namespace']}")
