@@ -117,7 +117,7 @@ async def test_an_order_that_dagman_has_no_retries_for_is_refused_and_the_node_f
     local: RunningServer, tenant: str, tmp_path: Path
 ) -> None:
     await add_rule(local, tenant, {"action": "resubmit"})
-    made = dag(local, tenant, tmp_path, "--defer", "0", retries=0)
+    made = dag(local, tenant, tmp_path, "--defer", "0", "--seconds", "4", retries=0)
     assert not await run(made, HUNGRY)
     assert made.runs == 1
 
