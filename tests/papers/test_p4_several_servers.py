@@ -87,7 +87,8 @@ async def test_a_killed_pilots_job_runs_again_within_seconds(own_domain: Domain,
         victim.kill()
         since = time.monotonic()
         await until(lambda: state("available"), "the job to be free again", patience=30)
-        assert time.monotonic() - since < 10, "seconds, not minutes"
+        # A server that was itself held up doubts for ten seconds what it sees.
+        assert time.monotonic() - since < 20, "seconds, not minutes"
         line = (await story(client, job))[-1]
         assert (line["event"], line["words"]) == (
             "release", "server took the claim of attempt 1 away: its pilot died: the channel it held closed.",
