@@ -106,7 +106,7 @@ async def prometheus(folder: Path) -> AsyncIterator[str]:
 
 
 @needs_promtool
-@pytest.mark.ledger("P4-09", "P4-15")
+@pytest.mark.ledger("P4-09")
 async def test_a_real_prometheus_reads_server_and_keeper_and_tells_of_a_dead_server(
     tmp_path: Path,
 ) -> None:
