@@ -220,7 +220,7 @@ audit *args:
 quickstart:
     eval "$(scripts/servers env)" && uv run python -m tests.walks.first_ten_minutes
 
-# The tutorials of the docs, typed as they stand there.
+# The tutorials of the docs, typed as they stand there; one of them installs Snakemake.
 tutorials *args:
     uv run pytest -m slow tests/walks/test_tutorials.py {{ args }}
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.insertion.snakemake_room import snakemake as snakemake
 from tests.walks.first_ten_minutes import start_dev, type_in
 
 pytestmark = pytest.mark.slow
@@ -90,3 +91,9 @@ def test_shadow_for_two_weeks_then_the_report(tmp_path: Path) -> None:
     assert "(shadow)" not in last.partition("\n$ ")[0]
     assert "cannot parse" in last.partition("\n$ ")[0]
     assert re.search(r"^ *1 ", after(shown, "holdfast inbox --wait"), re.MULTILINE)
+
+
+def test_holdfast_in_front_of_your_snakemake(tmp_path: Path, snakemake: Path) -> None:
+    shown = run("snakemake", snakemake.parent, tmp_path)
+    assert "exit status 7" in after(shown, "holdfast explain")
+    assert after(shown, "cat counted.txt").strip() == "3"
