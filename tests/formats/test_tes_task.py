@@ -163,6 +163,8 @@ def test_anything_is_read_or_refused_in_words(data: Any) -> None:
         (minimal(inputs=[{"url": "/a"}]), "inputs[0]", "path"),
         (minimal(inputs=[{"path": "/a"}]), "inputs[0]", "url"),
         (minimal(inputs=[{"path": "a", "url": "/a"}]), "inputs[0].path", "whole path"),
+        (minimal(inputs=[{"path": "", "content": "x"}]), "inputs[0].path", "whole path"),
+        (minimal(outputs=[{"path": "", "url": "/o"}]), "outputs[0].path", "whole path"),
         (minimal(inputs=[{"path": "/a/../b", "url": "/a"}]), "inputs[0].path", "whole path"),
         (minimal(inputs=[{"path": "/a", "url": "/a", "type": "LINK"}]), "inputs[0].type", "FILE"),
         (minimal(inputs=[{"path": "/a", "content": "x" * (MAX_CONTENT + 1)}]), "inputs[0].content", "at most"),

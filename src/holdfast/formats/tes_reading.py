@@ -125,7 +125,7 @@ class _TaskFields(Fields):
         if content and kind is FileType.DIRECTORY:
             self.wrong((*at, "content"), "a folder cannot be sent here")
         return Input(
-            path=self._path_of(record, "path", at),
+            path=self._needed_path(record, at),
             url=url,
             content=content,
             type=kind,
@@ -136,7 +136,7 @@ class _TaskFields(Fields):
 
     def _output(self, data: object, at: Place) -> Output:
         record = self._record(data, at, "an output", "path", "url")
-        path = self._path_of(record, "path", at)
+        path = self._needed_path(record, at)
         prefix = self._path_of(record, "path_prefix", at)
         if has_wildcard(path):
             if not prefix:
@@ -224,6 +224,9 @@ class _TaskFields(Fields):
 
     def _path_of(self, record: dict[str, object], name: str, at: Place) -> str:
         return self._path(record[name], (*at, name)) if record.get(name, "") != "" else ""
+
+    def _needed_path(self, record: dict[str, object], at: Place) -> str:
+        return self._path(record["path"], (*at, "path")) if "path" in record else ""
 
     def _path(self, data: object, at: Place) -> str:
         path = self._word_of(data, at)

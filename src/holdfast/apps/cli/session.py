@@ -147,7 +147,7 @@ class Session:
             if error.outcome_unknown:
                 hints.append("It may have been done all the same: look at the job before you ask again.")
             return hints
-        if isinstance(error, errors.Conflict) and "key" not in str(error):
+        if isinstance(error, errors.Conflict) and "job" in str(error):
             return ["The job moved on since it was looked at. `holdfast describe` shows how it stands now."]
         return []
 
