@@ -30,7 +30,9 @@ def _operations(local: RunningServer) -> list[tuple[str, str, dict[str, Any]]]:
 def test_every_route_is_described(local: RunningServer) -> None:
     described = {(method.upper(), path) for method, path, _ in _operations(local)}
     routes = {(method, route.path) for route in routes_of(local.app) for method in route.methods or ()}
-    pages = {("GET", one) for one in ("/openapi.json", "/login", "/assets/{name}", *PAGES)}
+    pages = {
+        ("GET", one) for one in ("/openapi.json", "/login", "/login/provider", "/login/back", "/assets/{name}", *PAGES)
+    }
     # The SOAP face is described by docs/reference/job-service.wsdl.
     assert routes - described == {*pages, ("POST", "/soap/jobs")}
     assert described <= routes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -38,7 +39,7 @@ LONG = "a" * 100
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (f"{LINES}.map(x, {LINES}.join('').replace('a', 'bbbbbbbbbbbb')).join('').size() > 0", "250 ms"),
+        (f"{LINES}.map(x, {LINES}.join('').replace('a', 'bbbbbbbbbbbb')).join('').size() > 0", "250 ms|more than"),  # whichever is first
         (f"[1,2,3].all(a, {MANY}.map(x, '{LONG}' + '{LONG}').size() > 0)", "more than"),
         (f"{LINES}.all(x, {LINES}.all(y, x == y))", "iterations"),
     ],
@@ -49,7 +50,7 @@ def test_a_text_that_takes_too_much_is_refused_and_the_next_is_answered(
 ) -> None:
     assert len(text) < 4096
     refused = sandbox.try_now(text, [{}])
-    assert [told in one.message for one in refused.problems] == [True]
+    assert [bool(re.search(told, one.message)) for one in refused.problems] == [True]
     assert refused.answers == ()
     assert sandbox.try_now("true", [{}]).answers == (True,)
 
