@@ -80,14 +80,14 @@ class CaseSite:
     def engine(self) -> Any:
         return self.server.services.parts.engine
 
-    async def start(self, text: str, case: str | None = None, **params: object) -> str:
+    async def start(self, text: str, case: str | None = None, *, owner: str = "ada", **params: object) -> str:
         """Store a flow and start a case of it."""
         read = read_flow_text(text)
         assert read.flow is not None, read.problems
         version = await self.server.services.parts.flows.put(read.flow, tenant=TENANT)
         case = case or str(uuid4())
         plain = flow_as_plain(read.flow)
-        assert await self.engine.start(CaseStart(case, TENANT, "ada", version, read.flow.name, plain, params))
+        assert await self.engine.start(CaseStart(case, TENANT, owner, version, read.flow.name, plain, params))
         assert version == version_of(read.flow)
         return case
 
