@@ -128,9 +128,10 @@ def rates(runs: Sequence[Run], arm: str) -> list[float]:
 
 
 def keep(name: str, runs: Sequence[Run], figures: Mapping[str, object]) -> Path:
-    """Write the raw pairs beside the figures."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    """Write the raw pairs beside the figures. What a smoke run measured is no result, and is kept apart."""
+    place = RESULTS / ".smoke" if os.environ.get("BENCH_SMOKE") else RESULTS
+    place.mkdir(exist_ok=True)
+    path = place / f"{name}.json"
     body = {
         "benchmark": name,
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
