@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,13 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from tests.server.running import until
 
-
-class _Quiet(uvicorn.Server):
-    """The signals stay the test run's own."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+from holdfast.apps.signals_left import SignalsLeft
 
 
 @dataclass(eq=False)
@@ -97,7 +91,7 @@ async def open_road(to: str) -> AsyncIterator[Road]:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         road.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server = _Quiet(uvicorn.Config(app, log_config=None, access_log=False))
+        server = SignalsLeft(uvicorn.Config(app, log_config=None, access_log=False))
         task = asyncio.create_task(server.serve(sockets=[listener]))
 
         async def started() -> bool:

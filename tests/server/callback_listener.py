@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.server.connections import connections
+
 
 @dataclass(frozen=True)
 class Delivered:
@@ -59,19 +61,5 @@ class Listener:
 @asynccontextmanager
 async def listen(*script: int | str) -> AsyncIterator[Listener]:
     listener = Listener(script or (200,))
-    tasks: set[asyncio.Task[None]] = set()
-
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(listener.connected(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    listener.port = server.sockets[0].getsockname()[1]
-    try:
+    async with connections(listener.connected) as listener.port:
         yield listener
-    finally:
-        server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from tests.server.connections import connections
 
 
 @dataclass(frozen=True)
@@ -85,19 +86,5 @@ class OtlpReceiver:
 @asynccontextmanager
 async def otlp_receiver() -> AsyncIterator[OtlpReceiver]:
     receiver = OtlpReceiver()
-    tasks: set[asyncio.Task[None]] = set()
-
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(receiver.connected(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    receiver.port = server.sockets[0].getsockname()[1]
-    try:
+    async with connections(receiver.connected) as receiver.port:
         yield receiver
-    finally:
-        server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from tests.server.routes import as_described
 
 from holdfast.apps.server.app import HttpServer, make_app, server_config
 from holdfast.apps.settings import Settings
+from holdfast.apps.signals_left import SignalsLeft
 from holdfast.apps.tokens import make_token
 from holdfast.apps.wiring.keeper import KeeperParts
 from holdfast.apps.wiring.parts import make_parts
@@ -37,12 +38,8 @@ async def until(condition: Callable[[], Awaitable[Any]], what: str, patience: fl
         await asyncio.sleep(0.02)
 
 
-class _QuietServer(HttpServer):
+class _QuietServer(SignalsLeft, HttpServer):
     """The real server, but the signals stay the test run's own."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 @dataclass(eq=False)

@@ -20,6 +20,7 @@ from rich.console import Console
 from holdfast.adapters.temporal.dev_server import HOW_TO_GET_TEMPORAL, DevServer, fetch_program, find_program, tied
 from holdfast.apps.server.app import HttpServer, listening, make_app, server_config
 from holdfast.apps.settings import Settings
+from holdfast.apps.signals_left import SignalsLeft
 from holdfast.apps.tokens import make_token, write_private
 from holdfast.apps.wiring.keeper import KeeperParts
 from holdfast.apps.wiring.loops import run_loops, stop, until_told
@@ -136,12 +137,8 @@ async def _start_temporal(settings: Settings) -> DevServer | str:
     return server
 
 
-class _Inside(HttpServer):
+class _Inside(SignalsLeft, HttpServer):
     """Leaves the signals to us: the pilot must end before its server does."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 async def _stop_pilot(pilot: asyncio.subprocess.Process) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import uvicorn
 from starlette.applications import Starlette
@@ -13,16 +13,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from holdfast.adapters.prometheus.metrics import CONTENT_TYPE, Metrics
+from holdfast.apps.signals_left import SignalsLeft
 from holdfast.ports.errors import Permanent
 from holdfast.ports.identity import BadToken, Identity, Role
-
-
-class _Door(uvicorn.Server):
-    """Its process hears the signals itself."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 @asynccontextmanager
@@ -49,7 +42,7 @@ async def metrics_door(metrics: Metrics, identity: Identity, *, listen: str, por
         app, host=listen, port=port, loop="none", lifespan="off", log_config=None, access_log=False, server_header=False,
         timeout_keep_alive=75, timeout_graceful_shutdown=1,
     )  # fmt: skip
-    door = _Door(config)
+    door = SignalsLeft(config)
     serving = asyncio.create_task(door.serve())
     while not door.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.02)

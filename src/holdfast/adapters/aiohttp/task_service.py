@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -30,12 +28,12 @@ _LATER = frozenset({401, 403, 408, 425, 429})
 class AiohttpTaskService:
     """Fills `ports.task_service.TaskService`."""
 
-    def __init__(self, url: str, *, secret: str = "", most: int = 32) -> None:
-        """`secret` says where the token is: `env:NAME` or `file:PATH`; it is read at every call, so that it can be changed."""
+    def __init__(self, url: str, *, token: Callable[[], str] | None = None, most: int = 32) -> None:
+        """`token` is asked at every call, so that it can be changed."""
         parts = urlsplit(url)
         base = url.rstrip("/") if parts.path.strip("/") else url.rstrip("/") + STANDARD
         self._host = parts.netloc
-        self._secret = secret
+        self._token = token
         self._tasks = f"{base}/tasks"
         self._most = most
         self._session: aiohttp.ClientSession | None = None
@@ -126,14 +124,7 @@ class AiohttpTaskService:
         return bytes(content)
 
     def _authorization(self) -> dict[str, str]:
-        kind, _, where = self._secret.partition(":")
-        if not where:
-            return {}
-        try:
-            token = os.environ[where] if kind == "env" else Path(where).read_text().strip()
-        except (OSError, KeyError) as error:
-            raise Transient(f"the token for {self._host} cannot be read from {self._secret}") from error
-        return {"Authorization": f"Bearer {token}"}
+        return {} if self._token is None else {"Authorization": f"Bearer {self._token()}"}
 
 
 @cache

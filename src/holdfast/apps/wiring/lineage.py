@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from functools import partial
 from pathlib import Path
 
 import structlog
 
 from holdfast.adapters.httpx.lineage import WebLineage
 from holdfast.adapters.system.lineage_file import LineageFile
-from holdfast.adapters.system.secrets import ReferencedSecrets
 from holdfast.apps.wiring.parts import Parts
+from holdfast.apps.wiring.secrets import secret_at
 from holdfast.ports.lineage import Lineage
 from holdfast.services.tell_lineage import TellLineage
 
@@ -23,7 +22,7 @@ def tell_lineage(parts: Parts) -> TellLineage | None:
     settings = parts.settings
     if not settings.lineage:
         return None
-    token = partial(ReferencedSecrets().read, settings.lineage_secret) if settings.lineage_secret else None
+    token = secret_at(settings.lineage_secret)
     lineage: Lineage = WebLineage(settings.lineage, token)
     if settings.lineage.startswith("file:"):
         lineage = LineageFile(Path(settings.lineage.removeprefix("file:")))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import structlog
 
 from holdfast.adapters.apprise.receiver import AppriseReceiver
 from holdfast.adapters.httpx.receiver import WebReceiver
 from holdfast.adapters.smtplib.receiver import MailReceiver
-from holdfast.adapters.system.secrets import ReferencedSecrets
 from holdfast.apps.receiver_settings import ReceiverTable
 from holdfast.apps.wiring.parts import Parts
+from holdfast.apps.wiring.secrets import secret_at
 from holdfast.ports.receiver import Receiver
 from holdfast.services.tell_receivers import TellReceivers, Told
 
@@ -19,7 +17,7 @@ log = structlog.get_logger()
 
 
 def make_receiver(table: ReceiverTable) -> Receiver:
-    secret = partial(ReferencedSecrets().read, table.secret) if table.secret else None
+    secret = secret_at(table.secret)
     if table.kind == "webhook":
         return WebReceiver(table.url, secret)
     if table.kind == "mail":

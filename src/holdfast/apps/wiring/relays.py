@@ -9,6 +9,7 @@ import structlog
 
 from holdfast.adapters.aiohttp.task_service import AiohttpTaskService
 from holdfast.adapters.prometheus.metrics import Sample
+from holdfast.apps.wiring.secrets import secret_at
 from holdfast.domain.jobs.specification import Specification
 from holdfast.ports.identity import Role
 from holdfast.services.keep_relays import KeepRelays
@@ -38,7 +39,7 @@ class RelayParts:
                     table.name,
                     tenant,
                     f"tes-{table.name}-{tenant}-{services.name}",
-                    AiohttpTaskService(table.url, secret=table.token or ""),
+                    AiohttpTaskService(table.url, token=secret_at(table.token)),
                     services.claims,
                     services.ends,
                     parts.store,

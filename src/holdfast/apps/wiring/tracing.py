@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.system.secrets import ReferencedSecrets
 from holdfast.apps.settings import Settings
+from holdfast.apps.wiring.secrets import secret_at
 from holdfast.ports.errors import Permanent
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def make_traces(settings: Settings, process: str) -> OtlpTraces | None:
         from holdfast.adapters.opentelemetry.traces import OtlpTraces
     except ImportError:
         raise Permanent("traces want OpenTelemetry; pip install 'holdfast[otel]', or unset otlp") from None
-    token = partial(ReferencedSecrets().read, settings.otlp_secret) if settings.otlp_secret else None
+    token = secret_at(settings.otlp_secret)
     return OtlpTraces(
         settings.otlp, process=process, version=version("holdfast"), share=settings.otlp_share, token=token
     )
