@@ -366,3 +366,38 @@ async def test_paths_of_tasks_that_climb_are_refused(local: RunningServer, tenan
         ):
             answer = await _task(ada, **more)
             assert answer.status_code == 400, f"{path!r} in {list(more)}: {answer.status_code} {answer.text}"
+
+
+async def test_too_many_of_anything_is_refused_by_its_limit(local: RunningServer, tenant: str) -> None:
+    ada = local.person("submitter", tenant=tenant)
+    inputs = [{"name": f"f{n}", "source": "/data/f"} for n in range(1001)]
+    told = problem(await ada.post("/v1/jobs", json=one_job(inputs=inputs)), 422)
+    assert "1000" in str(told["errors"])
+    answer = await _task(ada, inputs=[{"content": "", "path": f"/in/{n}"} for n in range(10_001)])
+    assert (answer.status_code, "10000" in answer.text) == (400, True), answer.text[:300]
+    for many, limit in ((1_001, "at most 1000"), (100_000, "at most 524288 characters")):
+        tasks = "".join(f"  t{n}: {{command: [x]}}\n" for n in range(many))
+        told = problem(await ada.post("/v1/flows", json={"text": f"holdfast: 1\nname: f\ntasks:\n{tasks}"}), 422)
+        assert limit in str(told), str(told)[:300]
+
+
+async def test_no_parameter_or_tag_of_a_task_says_whose_it_is(local: RunningServer, tenant: str) -> None:
+    """What the server decides stays the server's: an owner, a tenant, a policy that comes by a side door is only text."""
+    ada = local.person("submitter", tenant=tenant)
+    wanted = {
+        "owner": "root",
+        "tenant": "other",
+        "team": "root",
+        "second_person": "off",
+        "effects": "none",
+        "pilot": "p-1",
+    }
+    answer = await _task(ada, tags=wanted, resources={"backend_parameters": wanted | {"priority": "1"}})
+    assert answer.status_code == 200, answer.text
+    job = await read(ada, answer.json()["id"])
+    assert (job["owner"], job["team"], job["priority"]) == ("ada", "", 1)
+    problem(await local.person("viewer", tenant="other").get(f"/v1/jobs/{answer.json()['id']}"), 404)
+    for value in ("1001", "-1001", "1e3", "9" * 30):
+        answer = await _task(ada, resources={"backend_parameters": {"priority": value}})
+        shown = await read(ada, answer.json()["id"]) if answer.status_code == 200 else {"priority": 0}
+        assert -1000 <= shown["priority"] <= 1000, value

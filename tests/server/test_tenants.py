@@ -96,7 +96,9 @@ async def test_a_foreign_end_in_ones_own_envelope_changes_nothing(
     before = await read(ada, job)
     eve = await ScriptedPilot.register(server, f"{tenant}-eve")
     end = end_of(claim, outcome=outcome, log_tail="words of the thief", reason="words of the thief")
+    seen = server.services.ends.intrusions
     answer = await eve.post("ends", {"ends": [end]})
+    assert server.services.ends.intrusions > seen, "whoever watches the figures sees it"
     (result,) = answer.json()["results"]
     assert result["result"] == "superseded"
     assert result["detail"] == "there is no such job"

@@ -89,6 +89,9 @@ class EndJobs:
     """Notes which sources of files failed; None: nobody does."""
     troubled: Callable[[str], None] = lambda _text: None
     """Told why faults could not be handled at once; they stay due."""
+    intruded: Callable[[str, str, str], None] = lambda _pilot, _tenant, _job: None
+    """Told of a pilot and its tenant that name another tenant's job: no honest pilot can know it."""
+    intrusions: int = 0
     _queue: list[_Asked] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _known: OrderedDict[str, Stored] = field(default_factory=OrderedDict)
@@ -222,6 +225,8 @@ class EndJobs:
 
         def decide(document: JobDocument) -> JobDocument | Refused:
             if document.tenant != one.tenant:
+                self.intrusions += 1
+                self.intruded(one.pilot, one.tenant, document.id)
                 return Refused("there is no such job")
             if document.claim is not None and document.claim.id == ending.claim and document.claim.pilot != one.pilot:
                 return Refused(NOT_ITS_OWN)

@@ -100,6 +100,7 @@ class ServerParts:
             left_behind=NoteLeftovers(store, parts.incidents, clock).note,
             staged=NoteReplicas(parts.catalogue, store, clock).note if parts.elements.elements else None,
             troubled=lambda text: log.warning("faults wait", detail=text),
+            intruded=lambda pilot, tenant, job: log.warning("intrusion", pilot=pilot, tenant=tenant, job=job),
         )
         self.follow = FollowJobs(store, clock, alone=lambda: len(self.beats.alive) <= 1)
         self.specifications = KnowSpecifications(store)
@@ -225,5 +226,6 @@ class ServerParts:
         yield Sample("holdfast_channels_open", "Pilots with a channel here", self.channels.open_count)
         yield Sample("holdfast_pilot_deaths_total", "Pilots whose channel closed for good", self.channels.deaths)
         yield Sample("holdfast_claims_released_total", "Claims taken away", self.parts.release.released)
+        yield Sample("holdfast_intrusions_total", "Ends that named another tenant's job", self.ends.intrusions)
         yield Sample("holdfast_servers_alive", "Servers seen alive", len(self.beats.alive))
         yield from self.beside()
