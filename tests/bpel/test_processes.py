@@ -6,7 +6,7 @@ import pytest
 from tests.bpel.processes import CASES, Case
 from tests.bpel.simulated import World, process_text, run_process
 
-from holdfast.flows.bpel.interpreter import Stopped
+from holdfast.flows.bpel.here import Stopped
 
 
 def test_there_are_at_least_sixty() -> None:

@@ -40,11 +40,6 @@ class Running:
     sets: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     completed: list[Running] = field(default_factory=list)
     """The scopes inside that completed, oldest first."""
-    round: int = 0
-
-    @property
-    def compensable(self) -> bool:
-        return True
 
     def find(self, name: str) -> Held:
         at: Running | None = self

@@ -67,15 +67,21 @@ async def ended(task: asyncio.Task[Any]) -> bool:
     """Wait for a task whatever happens; whether this was itself to be cancelled meanwhile."""
     interrupted = False
     while not task.done():
-        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        task.add_done_callback(partial(_tell, heard))
-        try:
-            await heard
-        except asyncio.CancelledError:
-            interrupted = True
+        interrupted |= await heard(task)
     return interrupted
 
 
-def _tell(heard: asyncio.Future[None], _: object) -> None:
-    if not heard.done():
-        heard.set_result(None)
+async def heard(task: asyncio.Task[Any]) -> bool:
+    """Wait for a task once; whether this was to be cancelled instead."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    task.add_done_callback(partial(_tell, over))
+    try:
+        await over
+    except asyncio.CancelledError:
+        return True
+    return False
+
+
+def _tell(over: asyncio.Future[None], _: object) -> None:
+    if not over.done():
+        over.set_result(None)

@@ -18,8 +18,9 @@ from holdfast.domain.flows.flow_run import Phase
 from holdfast.domain.flows.grown import returned
 from holdfast.domain.flows.xml_tree import Element
 from holdfast.domain.flows.xml_writing import write_xml
+from holdfast.flows.bpel.here import Stopped
 from holdfast.flows.bpel.host import Incoming, Message
-from holdfast.flows.bpel.interpreter import Interpreter, Stopped
+from holdfast.flows.bpel.interpreter import Interpreter
 from holdfast.flows.bpel.partners import Partners
 from holdfast.flows.desk import Work
 from holdfast.flows.growing import json_text
