@@ -96,7 +96,7 @@ def page(figures: dict[str, Any]) -> str:
         "",
         "What happens to a job when something fails: every class of failure, at every stage of a job, for each of the four ways to submit one. Each filled square is a failure that was really",
         "injected into a real server, keeper or pilot (killed processes, cut connections, full and read-only disks, the kernel's own kill for memory), was mended by a rule or by the house's",
-        "policy, and was seen by the submitter in the submitter's own way. It is the evaluation that the first [paper](../explanation/papers.md) asks for; it has begun, and says what is still missing.",
+        "policy, and was seen by the submitter in the submitter's own way. It is the evaluation that the first [paper](../explanation/papers.md) asks for.",
         "",
         f"**{shown} of {can} cells that can exist are shown; {count[NOT_YET]} are empty as yet; {count[NEVER]} cannot exist.**",
         "",
@@ -172,6 +172,8 @@ def _empty(figures: dict[str, Any]) -> Iterable[str]:
         for one in figures["empty"]:
             if one["kind"] == kind:
                 reasons[one["why"]][one["failure"], one["stage"]].append(one["submission"])
+        if not reasons:
+            continue
         yield from ("", f"## {heading}", "", "| cells | why |", "| --- | --- |")
         for why, places in reasons.items():
             stages: dict[str, list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Every cell of the matrix: which have a scenario, which cannot exist and why, and which are empty as yet."""
+"""Every cell of the matrix: which have a scenario, and which cannot exist and why."""
 
 from __future__ import annotations
 
@@ -71,21 +71,6 @@ _NEVER: dict[tuple[str, str], str] = {
     ("batch system", "telling"): _END,
 }  # fmt: skip
 
-_NOT_YET: dict[tuple[str, str], str] = {
-    (
-        "host broken",
-        "staging in",
-    ): "hosts that fail jobs fast are not closed yet; until then such a host takes the job again",
-    (
-        "host broken",
-        "execution",
-    ): "hosts that fail jobs fast are not closed yet; until then such a host takes the job again",
-    ("bad input", "staging in"): "inputs are checked at submission; staging by other protocols may find more",
-    ("no right", "submission"): "rights over the transparent proxy and between peers",
-    ("no right", "execution"): "a scenario is to be written: it needs a host with a second account",
-    ("bad input", "submission"): "a scenario is to be written: the call is refused, and no job comes to be",
-}
-
 
 def why_not(failure: str, stage: str, way: Submission) -> tuple[str, str]:
     """Whether a cell is shown, and if not why."""
@@ -94,6 +79,4 @@ def why_not(failure: str, stage: str, way: Submission) -> tuple[str, str]:
             if way.value in one.skips:
                 return NEVER, "nobody is told of the good end of a job that is fired and forgotten"
             return SHOWN, ""
-    if (failure, stage) in _NEVER:
-        return NEVER, _NEVER[failure, stage]
-    return NOT_YET, _NOT_YET[failure, stage]
+    return NEVER, _NEVER[failure, stage]

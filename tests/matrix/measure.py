@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tests.matrix.room import Room, room
+import pytest
+from tests.matrix.room import Plan, Room, room
 from tests.matrix.scenarios import Scenario
 from tests.matrix.site import FailureSite, until
 from tests.matrix.submitters import Submission, submit
+
+from holdfast.client import BadRequest, NotAllowed
 
 OVER = frozenset({"release", "fault", "complete", "adopt", "keep-end", "quarantine"})
 
@@ -32,6 +36,7 @@ def measure(site: FailureSite, scenario: Scenario, way: Submission, *, failing: 
     """Run a scenario and see that everything is as it is to be."""
     with room(site, failing=failing) as where:
         plan = scenario.prepare(where)
+        lost = _refused(where, plan, way) if failing and plan.again is not None else 0.0
         with ThreadPoolExecutor(1) as pool:
             beside = pool.submit(plan.meanwhile)
             seen = submit(way, where.client, where.operator, site.desk, plan.specification, plan.job)
@@ -43,7 +48,18 @@ def measure(site: FailureSite, scenario: Scenario, way: Submission, *, failing: 
         causes, answered = _incidents(where, expected=failing and bool(plan.cause))
         if failing and plan.cause not in ("", "*"):
             assert set(causes) == {plan.cause}, causes
-        return Run(seen.state, seen.wall, job["attempt"], _core_seconds(where), causes, answered)
+        return Run(seen.state, lost + seen.wall, job["attempt"], _core_seconds(where), causes, answered)
+
+
+def _refused(where: Room, plan: Plan, way: Submission) -> float:
+    """A call that is refused, and of which nothing comes to be; then what was wrong is mended. Gives the seconds that it cost."""
+    began = time.monotonic()
+    with pytest.raises((BadRequest, NotAllowed)):
+        submit(way, where.client, where.operator, where.site.desk, plan.specification, plan.job)
+    assert not where.jobs()
+    assert plan.again is not None
+    plan.specification = plan.again()
+    return time.monotonic() - began
 
 
 def _incidents(where: Room, *, expected: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -44,6 +44,8 @@ class Plan:
     """Whether one more may have begun: a host was thought lost, and its end came when the job was being handed out again."""
     cause: str = ""
     """Of the incident; empty: there is none."""
+    again: Callable[[], SpecificationJson] | None = None
+    """The call itself is refused. This mends what was wrong, and gives what is submitted then."""
 
 
 @dataclass
@@ -82,16 +84,20 @@ class Room:
         until(lambda: self.operator.job(other["id"])["state"] == "running", "the other job")
         return gate.touch
 
+    def speak_as(self, *roles: str) -> None:
+        """The submitter has these roles from now on."""
+        self.client = self.closing.enter_context(self.site.client(self.tenant, *roles))
+
     def reach(self, wire: Wire) -> None:
         """The submitter reaches the server by this way only."""
         self.client = self.closing.enter_context(self.site.client_at(wire.url, self.tenant))
 
-    def rule(self, cause: str, step: Mapping[str, object]) -> None:
+    def rule(self, cause: str, *steps: Mapping[str, object]) -> None:
         """A rule of the tenant's that acts."""
         draft = {
             "type": "abort",
             "condition": f'cause == "{cause}"',
-            "conclusion": {"steps": [dict(step)]},
+            "conclusion": {"steps": [dict(step) for step in steps]},
             "cornerstone": f"of-{cause}",
             "context": {"cause": cause},
         }
@@ -106,10 +112,10 @@ class Room:
 
     def measured(self) -> str:
         """The id of the job, as soon as it is there."""
-        found = until(lambda: self._jobs(), "the job")
+        found = until(self.jobs, "the job")
         return str(found[0]["id"])
 
-    def _jobs(self) -> list[Any]:
+    def jobs(self) -> list[Any]:
         return list(self.operator.find_jobs({"name": MEASURED}).jobs)
 
     def state(self, *states: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from tests.matrix.room import WORK, Plan, Room, nothing
 
@@ -15,6 +15,7 @@ MIB = 1 << 20
 SAME = {"action": "resubmit", "how": "same"}
 LATER = {"action": "resubmit", "how": "same", "wait": 1}
 RESTAGE = {"action": "restage", "how": "same"}
+AVOID = {"action": "avoid-host"}
 FAIL = {"action": "force-fail", "target": "job"}
 GOOD = b"good"
 DIGEST = hashlib.sha256(GOOD).hexdigest()
@@ -105,6 +106,21 @@ def too_small(room: Room, place: str, command: str, **more: object) -> Plan:
     else:
         meanwhile = free
     return Plan(room.spec(command, **more), needing(disk=MIB), meanwhile=meanwhile, cause="disk")
+
+
+def one_host_broken(room: Room, **more: Any) -> Callable[[], None]:
+    """A broken host is free and a sound one busy; a rule keeps the job away from where it failed. Gives what goes on meanwhile."""
+    room.rule("node", AVOID, SAME)
+    free = room.busy_host()
+    if not room.failing:
+        return free
+    room.host("broken", disk=str(MIB), **more)
+
+    def meanwhile() -> None:
+        room.incident()
+        free()
+
+    return meanwhile
 
 
 def person(room: Room, mends: Callable[[], object] = nothing) -> None:

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from tests.matrix import batch_stages, early_stages, late_stages, staging_stages  # each adds its own to the list
+from tests.matrix import (
+    batch_stages,
+    early_stages,
+    host_stages,
+    late_stages,
+    refused_stages,
+    staging_stages,
+)  # each adds its own to the list
 from tests.matrix.scenario import SCENARIOS, Scenario
 
-__all__ = ["SCENARIOS", "Scenario", "batch_stages", "early_stages", "late_stages", "staging_stages"]
+__all__ = [
+    "SCENARIOS",
+    "Scenario",
+    "batch_stages",
+    "early_stages",
+    "host_stages",
+    "late_stages",
+    "refused_stages",
+    "staging_stages",
+]

@@ -31,6 +31,8 @@ from holdfast.client import HoldfastClient
 
 PATIENCE = 60.0
 ELEMENT_SITE = "by-the-element"
+OBEYS = "-dac_override,-dac_read_search"
+"""Without these rights root is refused what the modes of files refuse."""
 
 
 def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
@@ -159,11 +161,12 @@ class FailureSite:
         *,
         prepare: str = "",
         group: Path | None = None,
+        unprivileged: bool = False,
         outputs: Path | None = None,
         work: Path | None = None,
         **options: str,
     ) -> Host:
-        """Start a pilot. `prepare` is a shell line that is run first, in file systems that only this pilot sees: `$WORK` and `$OUTPUTS` are its folders."""
+        """Start a pilot. `prepare` is a shell line that is run first, in file systems that only this pilot sees: `$WORK` and `$OUTPUTS` are its folders. An unprivileged one obeys the modes of files even as root."""
         place = self.folder / f"host-{uuid4().hex[:8]}"
         work, out = work or place / "work", outputs or place / "outputs"
         for one in (work, out):
@@ -174,6 +177,9 @@ class FailureSite:
         words += ["--token-file", str(enrol), "--host", name, "--outputs", str(out), "--work", str(work)]
         words += ["--cpus", "8", "--grace", "1", "--time-left", "1800", "--space", "0"]
         words += [word for option, value in options.items() for word in (f"--{option.replace('_', '-')}", value)]
+        if unprivileged:
+            words = ["setpriv", f"--bounding-set={OBEYS}", f"--inh-caps={OBEYS}", *words]
+            prepare = prepare or "true"
         if prepare:
             words = ["unshare", "-rm", "sh", "-ec", f"{prepare}\nexec {shlex.join(words)}"]
         if group is not None:

@@ -12,9 +12,11 @@ from tests.matrix.submitters import Submission
 
 SMALL = [
     ("network", "submission", Submission.SYNCHRONOUS),
+    ("bad input", "submission", Submission.NOTIFICATION),
     ("preempted", "queue", Submission.POLLING),
     ("host lost", "execution", Submission.SYNCHRONOUS),
     ("disk", "execution", Submission.POLLING),
+    ("no right", "execution", Submission.POLLING),
     ("bad input", "execution", Submission.FIRE_AND_FORGET),
     ("network", "staging out", Submission.NOTIFICATION),
     ("server lost", "staging in", Submission.SYNCHRONOUS),
@@ -40,4 +42,4 @@ def test_a_failure_is_mended_and_its_submitter_sees_the_outcome(
     site: FailureSite, failure: str, stage: str, way: Submission
 ) -> None:
     run = measure(site, found(failure, stage), way, failing=True)
-    assert run.state == ("failed" if failure == "bad input" else "completed")
+    assert run.state == ("failed" if (failure, stage) == ("bad input", "execution") else "completed")

@@ -20,6 +20,10 @@ def test_the_page_says_what_was_measured() -> None:
     assert done.returncode == 0
 
 
+def test_no_cell_that_can_exist_is_empty() -> None:
+    assert [one for one in FIGURES["empty"] if one["kind"] == NOT_YET] == []
+
+
 def test_every_cell_is_shown_or_says_why_not() -> None:
     measured = [(one["failure"], one["stage"], one["submission"]) for one in FIGURES["cells"]]
     told = {(one["failure"], one["stage"], one["submission"]): (one["kind"], one["why"]) for one in FIGURES["empty"]}

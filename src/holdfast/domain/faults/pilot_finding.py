@@ -145,6 +145,14 @@ _NOT_GIVEN = _Known(
     "Whoever has an input does not give it to the job.", "Ask for the right to read it, or bring the file elsewhere.",
 )  # fmt: skip
 
+_A_FOLDER = _Known(
+    Cause.BAD_INPUT, Retry.NO,
+    "What it names as an input is a folder; inputs are files.", "Name each file of it, or an archive of them.",
+)  # fmt: skip
+_BAD_NAME = _Known(
+    Cause.BAD_INPUT, Retry.NO,
+    "An input cannot have the name it is to have: it is too long, or another input is in its way.", "Mend the names of the inputs.",
+)  # fmt: skip
 _NO_XRDCP = _Known(
     Cause.NODE, Retry.ELSEWHERE,
     "The host has no xrdcp, which files of XRootD servers need.", "Install XRootD's client on the hosts, or give the element an HTTP door.",
@@ -205,6 +213,21 @@ _TRANSFER: dict[str, _Known] = {
     "no xrdcp": _NO_XRDCP,
 }
 
+_SOURCE: dict[str, _Known] = {"EISDIR": _A_FOLDER, **dict.fromkeys(_REFUSED, _NOT_GIVEN)}
+"""Of an input that is a path, and was not had from there."""
+_INTO: dict[str, _Known] = {
+    "EDQUOT": _QUOTA,
+    "EROFS": _READ_ONLY,
+    **dict.fromkeys(_REFUSED, _FORBIDDEN),
+    **dict.fromkeys(_SICK, _SICK_HOST),
+    # The folder is new and the job's own: what is in the way there came from its own inputs.
+    **dict.fromkeys(("ENAMETOOLONG", "EEXIST", "ENOTDIR", "EISDIR"), _BAD_NAME),
+}
+"""Of an input that could not be written into the job's folder."""
+
+_STAGED = {"disk": _INTO, "data-missing": _SOURCE, "transfer": _TRANSFER}
+"""Of an input, by the reason."""
+
 _STORAGE_WORDS = ("HTTP ", "S3 ", "XRootD ", "connection ", "no addresses")
 """How the words of storage elements begin, of which not every one is known."""
 
@@ -244,10 +267,8 @@ def _known(reason: str, error: str, file: str) -> _Known | None:
 def _by_error(reason: str, error: str, file: str) -> _Known | None:
     if reason == "output-failed":
         return _OUT.get(error) or (_OUT_TRANSFER if error.startswith(_STORAGE_WORDS) else None)
-    if reason == "disk" and error == "EDQUOT":
-        return _QUOTA
-    if reason == "transfer":
-        return _TRANSFER.get(error)
+    if reason in _STAGED:
+        return _STAGED[reason].get(error)
     if reason == "start-failed":
         if error == "bad-claim":
             return _BAD_CLAIM
