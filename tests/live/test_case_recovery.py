@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.live]
 async def test_a_long_history_goes_on_in_a_new_run(tmp_path: Path) -> None:
     async with case_site("sqlite", tmp_path, history_limit=20) as site:
         case = await site.start(LOOP)
-        assert (await site.ended(case)).state == "completed"
+        began = (await site.engine.describe(case)).started
+        ended = await site.ended(case)
+        assert (ended.state, ended.started) == ("completed", began), "a new run is not a new beginning"
         assert site.ran == ["fit", "fit", "fit"]
         scattered = await site.start(SCATTER, n=900)
         assert (await site.result(scattered))["outputs"] == {"well": 900}

@@ -19,7 +19,8 @@ from tests.server.store_room import only, store_room
 
 from holdfast.apps.wiring.keeper import KeeperParts
 from holdfast.ports.errors import Transient
-from holdfast.services.tell_lineage import SLIP, TURN, TellLineage
+from holdfast.ports.flow_engine import CaseSummary
+from holdfast.services.tell_lineage import OVERLAP, SLIP, TURN, TellLineage
 
 
 @pytest.fixture
@@ -103,3 +104,40 @@ async def test_a_file_gets_a_line_an_event(own_server: RunningServer, tenant: st
         events = [json.loads(line) for line in file.read_text().splitlines()]
         mine = [event for event in events if event["job"]["namespace"].endswith(tenant)]
         assert [event["eventType"] for event in mine] == ["START", "COMPLETE"]
+
+
+@only("sqlite")
+async def test_a_case_that_goes_on_in_a_new_run_is_not_begun_again(own_server: RunningServer, tmp_path: Path) -> None:
+    """By another keeper too, which does not remember what was told; its end is told with its true beginning."""
+    file = tmp_path / "lineage.jsonl"
+
+    class Cases:
+        found: tuple[CaseSummary, ...] = ()
+
+        async def moved(self, since: int) -> tuple[CaseSummary, ...]:
+            return self.found
+
+    more = {"lineage": f"file:{file}"}
+    async with own_server.domain.keeper(**more) as first, own_server.domain.keeper(**more) as heir:
+        clock, cases = LaterClock(), Cases()
+        for one in (telling(first), telling(heir)):
+            one.clock, one.cases = clock, cases
+        await telling(first).look()
+        began = clock.now()
+        running = CaseSummary("c1", "t", "ada", "long", "v1", "running", began, None)
+        other = running._replace(case="c2", started=began + 2 * OVERLAP)
+        cases.found = (running,)
+        await telling(first).look()
+        clock.ahead += TURN + 2 * OVERLAP
+        cases.found = (running, other)
+        await telling(first).look()
+        clock.ahead += TURN + 1
+        await telling(heir).look()
+        cases.found = (running._replace(state="completed", ended=clock.now()),)
+        await telling(heir).look()
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    runs = Counter((one["run"]["runId"], one["eventType"], one["eventTime"]) for one in events)
+    assert len(runs) == 3, "each event has one time, however often it is told"
+    assert [one["eventType"] for one in events if one["job"]["name"] == "long"][:2] == ["START", "START"]
+    mine = [one["eventType"] for one in events if one["run"]["runId"] == events[0]["run"]["runId"]]
+    assert mine == ["START", "START", "COMPLETE"], "begun again only together with its end"

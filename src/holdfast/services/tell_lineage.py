@@ -40,7 +40,7 @@ class Cases(Protocol):
     """Who knows cases."""
 
     async def moved(self, since: int) -> Sequence[CaseSummary]:
-        """Those that began or ended at this time or later."""
+        """Those of which a run began or ended at this time or later; `started` is when the case itself began."""
         ...
 
 
@@ -90,7 +90,9 @@ class TellLineage:
         if self.cases is not None:
             since = cast("int", body["cases"])
             found = await self.cases.moved(since - OVERLAP)
-            await self._send([case_events(one, namespace=self.namespace) for one in found])
+            # A case that began long ago and still runs is found only because it went on in a new run: its beginning was told.
+            new = [one for one in found if one.ended is not None or one.started >= since - OVERLAP]
+            await self._send([case_events(one, namespace=self.namespace) for one in new])
             times = [at for one in found for at in (one.started, one.ended or 0)]
             body["cases"] = min(now, max([since, *times]))
         query = JobQuery(states=_TOLD, at_least={"changed": cast("int", body["jobs"]) - OVERLAP})

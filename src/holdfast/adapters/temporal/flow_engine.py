@@ -218,7 +218,7 @@ class TemporalFlowEngine:
             found = await client.get_workflow_handle(case).describe(rpc_timeout=ANSWER)
         if found.workflow_type not in outside.CASES:
             raise NotFound(f"{case} is no case")
-        return _summary(found)
+        return await _summary(found)
 
     async def state(self, case: str) -> Mapping[str, Any]:
         client = await self.client()
@@ -235,7 +235,7 @@ class TemporalFlowEngine:
                 _query(query), page_size=limit, next_page_token=case_token(cursor), limit=limit
             )
             await pages.fetch_next_page()
-            found = [_summary(one) for one in pages.current_page or ()]
+            found = [await _summary(one) for one in pages.current_page or ()]
         more = pages.next_page_token
         return CasePage(found, case_cursor(more) if more else None)
 
@@ -245,7 +245,7 @@ class TemporalFlowEngine:
         at = datetime.fromtimestamp(since / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         query = f"{_query(CaseQuery(''))} AND (StartTime >= '{at}' OR CloseTime >= '{at}')"
         with translated():
-            return [_summary(one) async for one in client.list_workflows(query)]
+            return [await _summary(one) async for one in client.list_workflows(query)]
 
     async def count(self, query: CaseQuery) -> int:
         client = await self.client()
@@ -332,7 +332,7 @@ def case_token(cursor: str | None) -> bytes | None:
 _CUT = {WorkflowExecutionStatus.TERMINATED: "terminated", WorkflowExecutionStatus.TIMED_OUT: "terminated"}
 
 
-def _summary(found: WorkflowExecution) -> CaseSummary:
+async def _summary(found: WorkflowExecution) -> CaseSummary:
     known = found.typed_search_attributes
     state = known.get(outside.STANDING) or "running"
     if found.status in _CUT:
@@ -346,7 +346,7 @@ def _summary(found: WorkflowExecution) -> CaseSummary:
         name=known.get(outside.FLOW) or "",
         version=known.get(outside.VERSION) or "",
         state=state,
-        started=_millis(found.start_time) or 0,
+        started=await found.memo_value(outside.BEGUN, _millis(found.start_time) or 0, type_hint=int),
         ended=_millis(found.close_time),
     )
 

@@ -122,7 +122,7 @@ class CaseWorkflow:
             if self.finish is not None and not self.carrier.outbox and workflow.all_handlers_finished():
                 break
             if self._may_continue(limits["history"]):
-                workflow.continue_as_new(self._carried())
+                workflow.continue_as_new(self._carried(), memo=outside.begun())
             await workflow.wait_condition(lambda: self._something_to_do(limits["history"]))
         self.tasks.stop()
         await self._tell_parent(self.finish)

@@ -43,6 +43,8 @@ FLOW = SearchAttributeKey.for_keyword("HoldfastFlow")
 VERSION = SearchAttributeKey.for_keyword("HoldfastVersion")
 STANDING = SearchAttributeKey.for_keyword("HoldfastState")
 ATTRIBUTES = (TENANT, OWNER, FLOW, VERSION, STANDING)
+BEGUN = "HoldfastBegun"
+"""In the memo of a run that goes on from another: when the case began, in milliseconds since 1970."""
 
 _RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=200),
@@ -110,6 +112,12 @@ async def tell(target: str, *messages: Plain) -> None:
 def now() -> int:
     """Milliseconds since 1970, the same in every replay."""
     return int(workflow.time() * 1000)
+
+
+def begun() -> dict[str, int]:
+    """The memo of the run that comes next: when the case began, whichever of its runs this is."""
+    at = workflow.info().workflow_start_time
+    return {BEGUN: workflow.memo_value(BEGUN, round(at.timestamp() * 1000), type_hint=int)}
 
 
 def too_long(limit: int) -> bool:
