@@ -199,6 +199,11 @@ deploy-check *args:
     scripts/servers install helm
     uv run pytest tests/deploy -m "not live" {{ args }}
 
+# The dashboard in a real Grafana, each panel asked of a real Prometheus. Builds Grafana the first time (20 CPU-minutes).
+grafana *args:
+    scripts/servers install prometheus grafana
+    uv run pytest -m slow tests/deploy/test_grafana.py {{ args }}
+
 # The site profile: Temporal's server and the jobs on one PostgreSQL, and a flow that is mended on it. Builds Temporal the first time (13 CPU-minutes).
 site-profile *args:
     [ -n "${HOLDFAST_TEST_TEMPORAL_SERVER:-}" ] || scripts/servers install temporal_server

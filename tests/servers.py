@@ -55,6 +55,20 @@ def slurm() -> str:
     return address("SLURM_CONF")
 
 
+def versions() -> dict[str, str]:
+    """The version of every program that is installed for tests, by its name in ``scripts/versions.env``."""
+    lines = (SCRIPT.parent / "versions.env").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def installed(folder: str, *programs: str) -> Path | None:
+    """The folder in which ``scripts/servers install`` has put programs, if it has."""
+    for place in (os.environ.get("HOLDFAST_CACHE_DIR", ""), "/var/cache/holdfast", Path.home() / ".cache/holdfast"):
+        if place and all(Path(place, folder, one).exists() for one in programs):
+            return Path(place, folder)
+    return None
+
+
 def order(*words: str) -> str:
     """Give ``scripts/servers`` an order, such as ``kill9 opensearch --name three 2``, and get its output."""
     return subprocess.run([SCRIPT, *words], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()

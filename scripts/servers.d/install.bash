@@ -98,3 +98,27 @@ install_temporal_server() { # the server for a real database, and the program th
 }
 
 install_helm() { go_install "helm.sh/helm/v3/cmd/helm@v$HELM_VERSION" helm "$(helm_program)"; }
+
+grafana_folder() { echo "$CACHE/grafana-${GRAFANA_MODULE_VERSION##*-}"; }
+
+install_grafana() { # the server without its pages: it keeps dashboards, and asks Prometheus what their panels show
+  local folder since work module; folder=$(grafana_folder) since=$(now)
+  if [ -x "$folder/grafana" ]; then return 0; fi
+  need gcc gcc
+  say "building Grafana (20 minutes of processor time the first time)"
+  work=$(mktemp -d "$CACHE/build.XXXXXX")
+  # Its dependencies do not all compile with a Go of today.
+  (
+    export GOTOOLCHAIN=go$GRAFANA_GO_VERSION GOFLAGS=-buildvcs=false
+    module=github.com/grafana/grafana@$GRAFANA_MODULE_VERSION
+    cd "$work" && run_go mod download "$module" && cp -r "$(run_go env GOMODCACHE)/$module" source && chmod -R u+w source &&
+      GOBIN=$work run_go install "github.com/google/wire/cmd/wire@v$WIRE_VERSION" &&
+      cd source && "$work/wire" gen -tags oss ./pkg/server && run_go build -tags oss -o "$work/built/grafana" ./pkg/cmd/grafana &&
+      cp -r conf "$work/built/" && mkdir "$work/built/public" && cp -r public/views public/emails public/app "$work/built/public/" &&
+      find "$work/built/public/app" -type f ! -name plugin.json -delete
+  ) >&2 </dev/null || { rm -rf "$work"; die "Grafana could not be built"; }
+  chmod -R a+rX "$work/built"
+  mv -T "$work/built" "$folder"
+  rm -rf "$work"
+  say "Grafana is built after $(seconds_since "$since")"
+}

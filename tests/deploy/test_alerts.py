@@ -6,24 +6,19 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import yaml
-from tests.chaos.processes import free_port, launch
+from tests.chaos.processes import free_port
+from tests.deploy.watched import BOARD, ROOT, RULES, prometheus, scraping
 from tests.server.processes import processes
 from tests.server.running import Domain, until
 
-from holdfast.apps.tokens import write_private
-
-ROOT = Path(__file__).parents[2]
-RULES = ROOT / "deploy/prometheus/holdfast.rules.yaml"
 TESTS = ROOT / "deploy/prometheus/holdfast.rules.test.yaml"
-BOARD = ROOT / "deploy/grafana/holdfast.json"
 RUNBOOK = ROOT / "docs/how-to/monitoring.md"
 NAME = re.compile(r"\bholdfast_[a-z0-9_]+|\b(?:domain|route):[a-z0-9_:]+")
 
@@ -93,18 +88,6 @@ def test_the_tests_of_the_rules_can_fail(tmp_path: Path) -> None:
     assert done.returncode != 0
 
 
-@asynccontextmanager
-async def prometheus(folder: Path) -> AsyncIterator[str]:
-    port = free_port()
-    words = ["prometheus", f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/data"]
-    process = launch([*words, f"--web.listen-address=127.0.0.1:{port}"], folder / "prometheus.log")
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-
-
 @needs_promtool
 @pytest.mark.ledger("P4-09")
 async def test_a_real_prometheus_reads_server_and_keeper_and_tells_of_a_dead_server(
@@ -115,7 +98,6 @@ async def test_a_real_prometheus_reads_server_and_keeper_and_tells_of_a_dead_ser
         server = await running.server()
         port = free_port()
         keeper = running.keeper(metrics_port=port)
-        write_private(tmp_path / "token", own_domain.token("viewer", tenant="watchers"))
 
         async def asked(**headers: str) -> int:
             try:
@@ -128,22 +110,8 @@ async def test_a_real_prometheus_reads_server_and_keeper_and_tells_of_a_dead_ser
         assert await asked(authorization=f"Bearer {own_domain.token('enrol', tenant='watchers')}") == 403
         # The same rules, only sooner.
         sooner = RULES.read_text().replace("for: 2m", "for: 1s")
-        (tmp_path / "rules.yaml").write_text(sooner)
-        scrape = [
-            {
-                "job_name": f"holdfast-{what}",
-                "authorization": {"credentials_file": str(tmp_path / "token")},
-                "static_configs": [{"targets": [target]}],
-            }
-            for what, target in (
-                ("server", server.url.removeprefix("http://")),
-                ("keeper", f"127.0.0.1:{port}"),
-            )
-        ]
-        every = {"scrape_interval": "500ms", "scrape_timeout": "400ms", "evaluation_interval": "500ms"}
-        (tmp_path / "prometheus.yaml").write_text(
-            yaml.safe_dump({"global": every, "rule_files": ["rules.yaml"], "scrape_configs": scrape})
-        )
+        targets = {"server": server.url.removeprefix("http://"), "keeper": f"127.0.0.1:{port}"}
+        scraping(tmp_path, own_domain, sooner, **targets)
         async with prometheus(tmp_path) as url:
 
             async def found(query: str) -> list[dict[str, Any]]:

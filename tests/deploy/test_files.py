@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from tests.servers import SCRIPT
+from tests.servers import SCRIPT, installed, versions
 
 from holdfast.apps.entry import app
 from holdfast.apps.settings import Settings, load
@@ -29,11 +28,6 @@ OWN = {"server", "keeper", "worker"}
 NOT_SETTINGS = {"CONFIG", "ENROLMENT", "IMAGE"}
 """Variables that are read by others than the processes' settings."""
 COMMANDS = {command.name for command in typer.main.get_group(app).commands.values()}
-
-
-def versions() -> dict[str, str]:
-    lines = (ROOT / "scripts/versions.env").read_text().splitlines()
-    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
 def unit(path: Path) -> dict[str, list[tuple[str, str]]]:
@@ -178,10 +172,8 @@ def test_no_secret_is_in_any_of_them() -> None:
 
 def helm() -> Path:
     """Where `scripts/servers install helm` puts it."""
-    for place in (os.environ.get("HOLDFAST_CACHE_DIR", ""), "/var/cache/holdfast", Path.home() / ".cache/holdfast"):
-        program = Path(place, f"helm-{versions()['HELM_VERSION']}", "helm")
-        if place and program.exists():
-            return program
+    if folder := installed(f"helm-{versions()['HELM_VERSION']}", "helm"):
+        return folder / "helm"
     if found := shutil.which("helm"):
         return Path(found)
     pytest.skip(f"helm is not here: {SCRIPT} install helm")

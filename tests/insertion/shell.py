@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.server.running import RunningServer, until
-from tests.servers import address
+from tests.servers import address, versions
 
 from holdfast.apps.watcher import WatcherSettings, make_watcher
 from holdfast.client import AsyncHoldfastClient, Patience
@@ -21,11 +21,7 @@ from holdfast.services.mend_batch_jobs import MendBatchJobs
 
 ROOT = Path(__file__).parents[2]
 SHIM = ROOT / "shim" / "holdfast-shim"
-VERSIONS = dict(
-    line.split("=", 1)
-    for line in (ROOT / "scripts" / "versions.env").read_text().splitlines()
-    if "=" in line and not line.startswith("#")
-)
+VERSIONS = versions()
 MORE: dict[str, object] = {
     "action": "resubmit",
     "how": "changed",

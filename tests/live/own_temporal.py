@@ -18,7 +18,6 @@ from sqlalchemy import make_url
 from tests import servers
 from tests.chaos.processes import launch
 
-ROOT = Path(__file__).parents[2]
 LOW = range(20_000, 32_000)
 SHARDS = 4
 """Of its history; a real site takes 512, and can never change it."""
@@ -37,15 +36,8 @@ def programs() -> Path:
     """Where `scripts/servers install temporal_server` puts them; HOLDFAST_TEST_TEMPORAL_SERVER names another folder with `server` and `sql`."""
     if own := os.environ.get("HOLDFAST_TEST_TEMPORAL_SERVER"):
         return Path(own)
-    (version,) = [
-        line.partition("=")[2]
-        for line in (ROOT / "scripts/versions.env").read_text().splitlines()
-        if line.startswith("TEMPORAL_SERVER_VERSION=")
-    ]
-    for place in (os.environ.get("HOLDFAST_CACHE_DIR", ""), "/var/cache/holdfast", Path.home() / ".cache/holdfast"):
-        folder = Path(place, f"temporal-server-{version}")
-        if place and (folder / "server").exists() and (folder / "sql").exists():
-            return folder
+    if folder := servers.installed(f"temporal-server-{servers.versions()['TEMPORAL_SERVER_VERSION']}", "server", "sql"):
+        return folder
     pytest.fail(f"Temporal's server is not here: {servers.SCRIPT} install temporal_server", pytrace=False)
 
 

@@ -8,15 +8,14 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.servers import versions
+
 ROOT = Path(__file__).parents[2]
 
 
 def previous_commit() -> str:
     """The commit that stands for the release before, as scripts/versions.env says."""
-    for line in (ROOT / "scripts/versions.env").read_text().splitlines():
-        if line.startswith("UPGRADE_FROM="):
-            return line.partition("=")[2]
-    raise AssertionError("scripts/versions.env names no UPGRADE_FROM")
+    return versions()["UPGRADE_FROM"]
 
 
 def previous_python() -> str:
