@@ -15,7 +15,9 @@ from tests.bpel.jobs import POLLING, REGISTERED, definition, job_process
 from tests.bpel.processes import CASES
 from tests.bpel.simulated import process_text
 
-from holdfast.domain.flows.bpel.xpath import Value, XPathFailed, XPathRefused, compile_xpath
+from holdfast.domain.flows.bpel.xpath import compile_xpath
+from holdfast.domain.flows.bpel.xpath_grammar import XPathRefused
+from holdfast.domain.flows.bpel.xpath_values import Value, XPathFailed
 from holdfast.domain.flows.jsdl.definition import JobDefinition
 from holdfast.domain.flows.jsdl.job import NotRunnable, house_job
 from holdfast.domain.flows.xml_tree import as_plain, from_plain

@@ -11,7 +11,9 @@ from tests.bpel.simulated import World, process_text, run_process
 from tests.bpel.written import do, flow, iff, let, linked, scope
 
 from holdfast.domain.flows.bpel.services import Kind, MappingRefused, read_services
-from holdfast.domain.flows.bpel.xpath import XPathFailed, XPathRefused, compile_xpath, string
+from holdfast.domain.flows.bpel.xpath import compile_xpath
+from holdfast.domain.flows.bpel.xpath_grammar import XPathRefused
+from holdfast.domain.flows.bpel.xpath_values import XPathFailed, string
 from holdfast.domain.flows.bpel_flow import message_from_plain
 from holdfast.domain.flows.xml_tree import Element
 from holdfast.formats.bpel import Fate, message_plain, read_bpel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from holdfast.domain.flows.bpel.process import Assign, Copy, FromSpec, ToSpec
-from holdfast.domain.flows.bpel.xpath import Attribute, Node, Root, Text, Value, string
+from holdfast.domain.flows.bpel.xpath_values import Attribute, Node, Root, Text, Value, string
 from holdfast.domain.flows.xml_tree import Element
 from holdfast.flows.bpel.host import WHOLE, Fault, Message, standard_fault
 from holdfast.flows.bpel.scopes import Held, Running, Values, copied

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from holdfast.domain.flows.bpel.process import Alias, Expression, Process, Scope, VariableDeclaration
-from holdfast.domain.flows.bpel.xpath import BPEL, Node, Value, XPathFailed, boolean, string
+from holdfast.domain.flows.bpel.xpath import BPEL
+from holdfast.domain.flows.bpel.xpath_values import Node, Value, XPathFailed, boolean, string
 from holdfast.domain.flows.xml_tree import Element
 from holdfast.flows.bpel.host import WHOLE, Fault, Message, standard_fault
 

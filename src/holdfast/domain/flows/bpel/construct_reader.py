@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from holdfast.domain.flows.bpel.process import Correlation, Expression, Part
 from holdfast.domain.flows.bpel.report import Fate, Report
-from holdfast.domain.flows.bpel.xpath import BPEL, XPathRefused, compile_xpath
+from holdfast.domain.flows.bpel.xpath import BPEL, compile_xpath
+from holdfast.domain.flows.bpel.xpath_grammar import XPathRefused
 from holdfast.domain.flows.xml_tree import Element
 
 XPATH_URN = "urn:oasis:names:tc:wsbpel:2.0:sublang:xpath1.0"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from holdfast.domain.flows.bpel.xpath_functions import ARITHMETIC, COMPARE, FUNCTIONS, OF_CONTEXT
 from holdfast.domain.flows.bpel.xpath_grammar import (
     Call,
     Expr,
@@ -18,8 +18,20 @@ from holdfast.domain.flows.bpel.xpath_grammar import (
     Path,
     Step,
     Variable,
-    XPathRefused,
     parse_xpath,
+)
+from holdfast.domain.flows.bpel.xpath_values import (
+    Attribute,
+    Functions,
+    Lookup,
+    Node,
+    Root,
+    Text,
+    Value,
+    XPathFailed,
+    boolean,
+    number,
+    string,
 )
 from holdfast.domain.flows.xml_tree import Element
 
@@ -27,50 +39,6 @@ MAX_NODES = 50_000
 """Nodes that one evaluation may look at."""
 MAX_TEXT = 1 << 20
 BPEL = "http://docs.oasis-open.org/wsbpel/2.0/process/executable"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Text:
-    """A text inside an element."""
-
-    parent: Element
-    place: int
-
-    @property
-    def text(self) -> str:
-        found = self.parent.children[self.place]
-        return found if isinstance(found, str) else ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Attribute:
-    parent: Element
-    tag: str
-
-    @property
-    def text(self) -> str:
-        return self.parent.attributes.get(self.tag, "")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Root:
-    """What is above the outermost element."""
-
-    child: Element
-
-    @property
-    def text(self) -> str:
-        return self.child.text
-
-
-Node = Element | Text | Attribute | Root
-Value = float | str | bool | list[Node]
-Lookup = Callable[[str], "Value"]
-Functions = Mapping[tuple[str, str], Callable[[list["Value"]], "Value"]]
-
-
-class XPathFailed(ValueError):
-    """An expression that could not be evaluated: an unknown variable or function, or too much work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,47 +63,6 @@ def compile_xpath(text: str, namespaces: Mapping[str, str]) -> XPath:
 @lru_cache(maxsize=2000)
 def _compiled(text: str, namespaces: tuple[tuple[str, str], ...]) -> XPath:
     return XPath(text, parse_xpath(text, dict(namespaces)))
-
-
-def string(value: Value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return _number_text(value)
-    if isinstance(value, str):
-        return value
-    return value[0].text if value else ""
-
-
-def _number_text(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == int(value):
-        return str(int(value))
-    text = f"{value:.15f}".rstrip("0")
-    return text if float(text) == value else repr(value)
-
-
-def number(value: Value) -> float:
-    if isinstance(value, bool):
-        return 1.0 if value else 0.0
-    if isinstance(value, float):
-        return value
-    try:
-        text = string(value).strip(" \t\r\n")
-        if not text or not set(text) <= set("0123456789.-") or text.endswith("-"):
-            return math.nan
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def boolean(value: Value) -> bool:
-    if isinstance(value, float):
-        return value != 0 and not math.isnan(value)
-    return bool(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +255,9 @@ class _Evaluation:
         other = self.value(right, here)
         if sign == "|":
             return self.ordered([*self.nodes(one), *self.nodes(other)])
-        if sign in _COMPARE:
+        if sign in COMPARE:
             return self.compare(sign, one, other)
-        return _ARITHMETIC[sign](number(one), number(other))
+        return ARITHMETIC[sign](number(one), number(other))
 
     def compare(self, sign: str, one: Value, other: Value) -> bool:
         if isinstance(one, list) and isinstance(other, list):
@@ -350,7 +277,7 @@ class _Evaluation:
             else:
                 same = string(one) == string(other)
             return same == (sign == "=")
-        return _COMPARE[sign](number(one), number(other))
+        return COMPARE[sign](number(one), number(other))
 
     def call(self, space: str, name: str, arguments: Sequence[Expr], here: _Context) -> Value:
         if not space and name == "position" and not arguments:
@@ -361,13 +288,13 @@ class _Evaluation:
         own = self.functions.get((space, name))
         if own is not None:
             return own(values)
-        known = _FUNCTIONS.get(name) if not space else None
+        known = FUNCTIONS.get(name) if not space else None
         if known is None:
             raise XPathFailed(f"there is no function {name} here")
         least, most, function = known
         if not least <= len(values) <= most:
             raise XPathFailed(f"{name} takes {least} to {most} arguments, not {len(values)}")
-        if not values and name in _OF_CONTEXT:
+        if not values and name in OF_CONTEXT:
             if here.node is None:
                 raise XPathFailed(f"{name}() needs a node")
             values = [[here.node]]
@@ -401,124 +328,3 @@ def _siblings(node: Node, *, after: bool) -> list[Node]:
     every = _children(above)
     at = node.place if isinstance(node, Text) else next(place for place, one in enumerate(every) if one is node)
     return every[at + 1 :] if after else list(reversed(every[:at]))
-
-
-def _divide(one: float, other: float) -> float:
-    if other == 0:
-        if one == 0 or math.isnan(one):
-            return math.nan
-        return math.copysign(math.inf, one) * math.copysign(1.0, other)
-    return one / other
-
-
-def _remainder(one: float, other: float) -> float:
-    if other == 0 or math.isinf(one) or math.isnan(one) or math.isnan(other):
-        return math.nan
-    return math.fmod(one, other)
-
-
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
-    "=": lambda one, other: one == other,
-    "!=": lambda one, other: one != other,
-    "<": lambda one, other: one < other,
-    "<=": lambda one, other: one <= other,
-    ">": lambda one, other: one > other,
-    ">=": lambda one, other: one >= other,
-}
-_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
-    "+": lambda one, other: one + other,
-    "-": lambda one, other: one - other,
-    "*": lambda one, other: one * other,
-    "div": _divide,
-    "mod": _remainder,
-}
-
-
-def _round(value: float) -> float:
-    return value if math.isnan(value) or math.isinf(value) else float(math.floor(value + 0.5))
-
-
-def _whole(function: Callable[[float], int]) -> Callable[[list[Value]], Value]:
-    def of(given: list[Value]) -> Value:
-        value = number(given[0])
-        return value if math.isnan(value) or math.isinf(value) else float(function(value))
-
-    return of
-
-
-def _substring(given: list[Value]) -> Value:
-    text, first = string(given[0]), _round(number(given[1]))
-    end = first + _round(number(given[2])) if len(given) == 3 else math.inf
-    return "".join(one for place, one in enumerate(text, 1) if first <= place < end)
-
-
-def _translate(given: list[Value]) -> Value:
-    text, old, new = map(string, given)
-    table: dict[int, str | None] = {}
-    for place, one in enumerate(old):
-        table.setdefault(ord(one), new[place] if place < len(new) else None)
-    return text.translate(table)
-
-
-def _name(part: str) -> Callable[[list[Value]], Value]:
-    def of(given: list[Value]) -> Value:
-        if not isinstance(given[0], list):
-            raise XPathFailed("a set of nodes was expected")
-        node = given[0][0] if given[0] else None
-        if not isinstance(node, Element | Attribute):
-            return ""
-        return node.tag.rpartition("}")[2] if part != "namespace-uri" else node.tag[1:].rpartition("}")[0]
-
-    return of
-
-
-def _sum(given: list[Value]) -> Value:
-    if not isinstance(given[0], list):
-        raise XPathFailed("a set of nodes was expected")
-    return math.fsum(number(one.text) for one in given[0])
-
-
-def _count(given: list[Value]) -> Value:
-    if not isinstance(given[0], list):
-        raise XPathFailed("a set of nodes was expected")
-    return float(len(given[0]))
-
-
-_OF_CONTEXT = frozenset({"string", "number", "string-length", "normalize-space", "local-name", "name", "namespace-uri"})
-_FUNCTIONS: dict[str, tuple[int, int, Callable[[list[Value]], Value]]] = {
-    "count": (1, 1, _count),
-    "local-name": (0, 1, _name("local-name")),
-    "name": (0, 1, _name("name")),
-    "namespace-uri": (0, 1, _name("namespace-uri")),
-    "string": (0, 1, lambda given: string(given[0])),
-    "concat": (2, 100, lambda given: "".join(map(string, given))),
-    "starts-with": (2, 2, lambda given: string(given[0]).startswith(string(given[1]))),
-    "contains": (2, 2, lambda given: string(given[1]) in string(given[0])),
-    "substring-before": (2, 2, lambda given: _before(string(given[0]), string(given[1]))),
-    "substring-after": (2, 2, lambda given: _after(string(given[0]), string(given[1]))),
-    "substring": (2, 3, _substring),
-    "string-length": (0, 1, lambda given: float(len(string(given[0])))),
-    "normalize-space": (0, 1, lambda given: " ".join(string(given[0]).split())),
-    "translate": (3, 3, _translate),
-    "boolean": (1, 1, lambda given: boolean(given[0])),
-    "not": (1, 1, lambda given: not boolean(given[0])),
-    "true": (0, 0, lambda _: True),
-    "false": (0, 0, lambda _: False),
-    "number": (0, 1, lambda given: number(given[0])),
-    "sum": (1, 1, _sum),
-    "floor": (1, 1, _whole(math.floor)),
-    "ceiling": (1, 1, _whole(math.ceil)),
-    "round": (1, 1, lambda given: _round(number(given[0]))),
-}
-
-
-def _before(text: str, mark: str) -> str:
-    found = text.partition(mark) if mark else ("", "", "")
-    return found[0] if found[1] else ""
-
-
-def _after(text: str, mark: str) -> str:
-    return text.partition(mark)[2] if mark else text
-
-
-__all__ = ["XPath", "XPathFailed", "XPathRefused", "boolean", "compile_xpath", "number", "string"]
