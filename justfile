@@ -106,6 +106,10 @@ faults *args:
     eval "$(scripts/servers env)" && uv run python -m tests.faults {{ args }}
     just proof
 
+# Stores that are killed, filled, split, lost and brought back: each test starts its own (minutes; small disks and networks of its own take root).
+faults-stores *args:
+    eval "$(scripts/servers env)" && uv run pytest -s -m slow tests/faults/test_own_opensearch.py tests/faults/test_own_postgres.py {{ args }}
+
 # Write the page "Proof" and its pictures from bench/results.
 proof *args:
     uv run python -m bench.report {{ args }}

@@ -38,6 +38,11 @@ def section() -> Iterator[str]:
         yield f"| *{name}* | `python -m {one['words']}` | {one['verdict']}, {one['day']}, commit {one['commit']}, {one['seconds']:.0f} s | {one['figures']} |"
     for name in sorted({name for row in TABLE for name in row.campaigns} - set(figures["campaigns"])):
         yield f"| *{name}* | – | not run by this command yet | [earlier runs](benchmarks.md) |"
+    told = {name: one for name, one in figures["tests"].items() if not one["figures"].endswith(" runs")}
+    if told:
+        yield from ("", "| test | verdict | what it measured |", "| --- | --- | --- |")
+    for name, one in sorted(told.items()):
+        yield f"| `{name.partition('::')[2]}` | {one['verdict']}, {one['day']}, commit {one['commit']}, {one['seconds']:.0f} s | {one['figures']} |"
     yield from (
         "",
         "The campaign of 100,000 jobs (`just chaos release`) has not been run to its end yet; the largest that was is that of 10,000 jobs, on the page of [benchmarks](benchmarks.md).",

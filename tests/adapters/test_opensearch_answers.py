@@ -49,8 +49,9 @@ def test_what_may_pass_is_unknown(status: int) -> None:
     assert isinstance(one(refusal(status, "some_exception")), Unknown)
 
 
-def test_a_blocked_cluster_is_unknown_although_it_says_forbidden() -> None:
-    assert isinstance(one(refusal(403, "cluster_block_exception")), Unknown)
+@pytest.mark.parametrize("kind", ["cluster_block_exception", "index_create_block_exception"])
+def test_a_blocked_cluster_is_unknown_although_it_says_forbidden(kind: str) -> None:
+    assert isinstance(one(refusal(403, kind)), Unknown)
 
 
 def test_a_document_of_the_wrong_shape_is_rejected() -> None:

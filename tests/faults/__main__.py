@@ -1,6 +1,6 @@
 """Run the fault table: every test that its rows name, then its campaigns; the verdicts go to bench/results/fault_table.json.
 
-`python -m tests.faults [list|small|full] [--only tests,chaos,…] [--no-keep]`
+`python -m tests.faults [list|small|full] [--only tests,chaos,…] [--rows 7,8] [--no-keep]`
 
 What is not run now keeps the verdict of its last run, with its day.
 """
@@ -28,9 +28,9 @@ def say(text: str) -> None:
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
 
 
-def run_tests() -> dict[str, dict[str, Any]]:
-    """Every test of the table once, one after the other."""
-    names = sorted({test for row in TABLE for test in row.tests})
+def run_tests(rows: set[int]) -> dict[str, dict[str, Any]]:
+    """Every test of these rows once, one after the other; of all when none is named."""
+    names = sorted({test for row in TABLE for test in row.tests if not rows or row.number in rows})
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "verdicts.xml"
         words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={place}", *names]
@@ -44,7 +44,9 @@ def run_tests() -> dict[str, dict[str, Any]]:
         bad = [one for one in of if one.find("failure") is not None or one.find("error") is not None]
         left_out = bool(of) and all(one.find("skipped") is not None for one in of)
         verdict = "not run" if not of or left_out else "failed" if bad else "passed"
-        found[name] = _told(verdict, sum(float(one.get("time") or 0) for one in of), f"{len(of)} runs")
+        said = [str(word.get("value")) for one in of for word in one.iter("property") if word.get("name") == "figures"]
+        measured = "; ".join(said) or f"{len(of)} runs"
+        found[name] = _told(verdict, sum(float(one.get("time") or 0) for one in of), measured)
     return found
 
 
@@ -70,6 +72,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="faults", description=__doc__)
     parser.add_argument("size", nargs="?", default="small", choices=["list", "small", "full"])
     parser.add_argument("--only", default="", help="such as `tests,chaos`; the others keep their last verdict")
+    parser.add_argument("--rows", default="", help="such as `7,8`: only what these rows name")
     parser.add_argument("--no-keep", action="store_true", help="write no results")
     given = parser.parse_args()
     if given.size == "list":
@@ -78,7 +81,9 @@ def main() -> int:
             sys.stdout.write(f"{row.number:>2} {row.fault}: {row.shown}{'; ' + by if by else ''}\n")
         return 0
     campaigns = FULL if given.size == "full" else CAMPAIGNS
-    wanted = given.only.split(",") if given.only else [TESTS, *campaigns]
+    rows = {int(one) for one in given.rows.split(",") if one}
+    of_rows = [name for row in TABLE if row.number in rows for name in row.campaigns] if rows else list(campaigns)
+    wanted = given.only.split(",") if given.only else [TESTS, *of_rows]
     before = (result("fault_table") or {"figures": {}})["figures"]
     found: dict[str, dict[str, Any]] = {
         "tests": dict(before.get("tests", {})),
@@ -86,8 +91,8 @@ def main() -> int:
     }
     now: dict[str, dict[str, Any]] = {}
     if TESTS in wanted:
-        now |= run_tests()
-        found["tests"] = dict(now)
+        now |= run_tests(rows)
+        found["tests"] = found["tests"] | now if rows else dict(now)
     for name, words in campaigns.items():
         if name in wanted:
             now[name] = found["campaigns"][name] = run_campaign(words)

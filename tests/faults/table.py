@@ -47,6 +47,7 @@ LIFE, OUTPUTS, STEERING = "tests/pilot/test_life.py", "tests/pilot/test_outputs.
 KILLS, RECOVERY = "tests/live/test_slurm_kills.py", "tests/live/test_recovery.py"
 SERVERS, JOBS = "tests/papers/test_p4_several_servers.py", "tests/papers/test_p4_job_documents.py"
 INJECTED = "tests/faults/test_injected.py"
+OWN_OPENSEARCH, OWN_POSTGRES = "tests/faults/test_own_opensearch.py", "tests/faults/test_own_postgres.py"
 MONITORING, EXECUTION = "tests/papers/test_p4_monitoring.py", "tests/matrix/test_execution_failures.py"
 
 TABLE: tuple[Row, ...] = (
@@ -71,7 +72,7 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(6, "kill -9 of Temporal", campaigns=("cases",)),
     Row(7, "kill -9 of PostgreSQL", campaigns=("linearizability",), missing="under a running case, with Temporal on it"),
-    Row(8, "kill -9 of the only OpenSearch node", missing="the campaigns have three nodes; all of them frozen or cut off are rows 18 and 21"),
+    Row(8, "kill -9 of the only OpenSearch node", (f"{OWN_OPENSEARCH}::test_the_only_node_is_killed",)),
     Row(9, "kill -9 of a primary, three nodes", campaigns=("chaos", "linearizability")),
     Row(
         10,
@@ -129,8 +130,17 @@ TABLE: tuple[Row, ...] = (
         ("chaos",),
         missing="toxiproxy at 1 B/s and 5 s of latency; the share of repeated calls is not measured",
     ),
-    Row(27, "disk full: OpenSearch", missing="not injected yet"),
-    Row(28, "disk full: PostgreSQL, Temporal", missing="not injected yet"),
+    Row(
+        27,
+        "disk full: OpenSearch",
+        (f"{OWN_OPENSEARCH}::test_the_disk_of_opensearch_is_full",),
+        missing="filled to the last byte before the node looks",
+    ),
+    Row(
+        28,
+        "disk full: PostgreSQL, Temporal",
+        (f"{OWN_POSTGRES}::test_the_disk_of_postgres_is_full", f"{OWN_POSTGRES}::test_the_disk_of_temporal_is_full"),
+    ),
     Row(
         29,
         "disk full: scratch and outputs of a pilot",

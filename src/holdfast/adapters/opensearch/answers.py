@@ -23,7 +23,7 @@ _BY_STATUS: Mapping[int, type[PortError]] = {
 }
 """Everything else (timeouts, 408, 429, 5xx) may go through later."""
 
-_BLOCKED = "cluster_block_exception"
+_BLOCKED = frozenset({"cluster_block_exception", "index_create_block_exception"})
 """Answered with 403 although it passes: a full disk, a cluster without a manager."""
 
 _OTHER_HOST = frozenset({502, 503, 504})
@@ -36,7 +36,7 @@ def meaning(error: OpenSearchException, asked: str) -> PortError:
     if not isinstance(error, TransportError):
         return Transient(f"OpenSearch answered with something unreadable ({asked}): {type(error).__name__}")
     status = error.status_code if isinstance(error.status_code, int) else 0
-    kind = Transient if error.error == _BLOCKED else _BY_STATUS.get(status, Transient)
+    kind = Transient if error.error in _BLOCKED else _BY_STATUS.get(status, Transient)
     return kind(f"OpenSearch answered {status} {error.error} ({asked}){_reason(error.info)}")
 
 
@@ -103,6 +103,6 @@ def _refusal(status: int, error: object) -> ItemResult:
     detail = f"{status} {kind}: {reason}"
     if status == 409:
         return Conflicted(detail)
-    if _BY_STATUS.get(status, Transient) is Permanent and kind != _BLOCKED:
+    if _BY_STATUS.get(status, Transient) is Permanent and kind not in _BLOCKED:
         return Rejected(detail)
     return Unknown(detail)

@@ -1,0 +1,111 @@
+"""The only node of OpenSearch is killed, its disk is full, its index is lost; `just faults-stores` runs them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.faults.load import Site, figures, site_under_load
+from tests.faults.own_stores import OPENSEARCH, OwnServers, own_servers
+from tests.server.running import Domain, until
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.alone]
+
+TIMES = int(os.environ.get("HOLDFAST_FAULT_TIMES", "2"))
+SMALL = 384 << 20
+"""Bytes of the disk."""
+BACK = 90.0
+"""Seconds after which work goes on, the start of the JVM among them, on a machine that does nothing else."""
+SLOW_MACHINE = 6
+"""By how much a busy machine may be slower."""
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[OwnServers]:
+    with own_servers(OPENSEARCH, disk=SMALL) as own:
+        yield own
+
+
+@asynccontextmanager
+async def site(node: OwnServers, folder: Path) -> AsyncIterator[tuple[Site, str]]:
+    prefix = f"hf-{uuid4().hex[:8]}"
+    domain = Domain(f"opensearch://{node.opensearch}/{prefix}?timeout=20", folder / "state")
+    async with site_under_load(domain, folder) as running:
+        yield running, prefix
+
+
+async def acknowledged(node: OwnServers, prefix: str, names: list[str]) -> list[str]:
+    """Those of the jobs that the node has."""
+    found = await node.ask("POST", f"/{prefix}-jobs/_mget", {"ids": names})
+    return [doc["_id"] for doc in found["docs"] if doc.get("found")]
+
+
+def blocked(node: OwnServers, prefix: str) -> Callable[[], Awaitable[bool]]:
+    async def all_of_it() -> bool:
+        found = await node.ask("GET", f"/{prefix}-jobs/_settings")
+        return all("blocks" in one["settings"]["index"] for one in found.values())
+
+    return all_of_it
+
+
+def unblocked(node: OwnServers) -> Callable[[], Awaitable[bool]]:
+    async def none_left() -> bool:
+        found = await node.ask("GET", "/_cluster/settings?flat_settings=true")
+        return "cluster.blocks.create_index" not in found["persistent"]
+
+    return none_left
+
+
+async def test_the_only_node_is_killed(node: OwnServers, tmp_path: Path, record_property: Any) -> None:
+    waits = []
+    async with site(node, tmp_path) as (running, prefix):
+        load = running.load
+        for _ in range(TIMES):
+            await load.more(10)
+            await node.kill(OPENSEARCH)
+            struck, known = time.monotonic(), list(load.accepted)
+            await node.launch(OPENSEARCH)
+            up = time.monotonic() - struck
+            assert await acknowledged(node, prefix, known) == known
+            waits.append((await load.done_since(struck, BACK * SLOW_MACHINE), up))
+    told = ", ".join(f"{wait:.0f} s of which {up:.0f} s until the node answers" for wait, up in waits)
+    figures(record_property, f"{TIMES} kills, work went on after {told}", load)
+    assert load.found["extra"] <= 4 * TIMES
+
+
+async def test_the_disk_of_opensearch_is_full(node: OwnServers, tmp_path: Path, record_property: Any) -> None:
+    """Past the flood stage nothing is accepted, what runs may end, its end is kept by the pilot; with space all of it goes on, without a hand."""
+    disk = node.disks[OPENSEARCH]
+    limits = {"low": "60mb", "high": "50mb", "flood_stage": "40mb"}
+    settings = {f"cluster.routing.allocation.disk.watermark.{name}": value for name, value in limits.items()}
+    settings |= {"cluster.routing.allocation.disk.threshold_enabled": "true", "cluster.info.update.interval": "10s"}
+    await node.ask("PUT", "/_cluster/settings", {"persistent": settings})
+    try:
+        async with site(node, tmp_path) as (running, prefix):
+            load = running.load
+            long = await load.submit(seconds=40)
+            await load.begun(long)
+            disk.fill(leave=20 << 20)
+            await load.refusing()
+            await until(blocked(node, prefix), "the block", 60)
+            known = list(load.accepted)
+            await load.payload_over(long)
+            await load.refusing()
+            assert list(load.accepted) == known, "accepted on a full disk"
+            assert (await running.client.get(f"/v1/jobs/{long}")).json()["state"] == "running", "its end waits"
+            disk.empty()
+            back = await load.done_since(time.monotonic(), 180)
+            await until(unblocked(node), "the block on new indexes to be lifted too", 60)
+        words = f"work went on {back:.0f} s after there was space again, refused meanwhile: {dict(load.refused)}"
+        figures(record_property, words, load)
+        assert load.refused.keys() <= {"503", "429", "ReadTimeout"}
+        assert load.found["extra"] == 0
+    finally:
+        disk.empty()
+        await node.ask("PUT", "/_cluster/settings", {"persistent": dict.fromkeys(settings)})
