@@ -1,6 +1,7 @@
 """Fuzzed rules are tried as rules from outside are, and what passes is walked as rules are walked; an auditor looks for an act on an error.
 
-The auditor evaluates by the library itself and reads the type of its value, which nothing in the walk does.
+The auditor evaluates by the library itself and reads the type of its value, which nothing in the walk does. What is said of a text without
+the library, and what an index skips, is held to the same.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from holdfast.adapters.cel.conditions import CelConditions
 from holdfast.adapters.cel.sandbox import CelSandbox
 from holdfast.domain.rules.condition import Verdict
 from holdfast.domain.rules.context import read_context
+from holdfast.domain.rules.plain_condition import conjunction_of
 from holdfast.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, walk
+from holdfast.domain.rules.tree_index import TreeIndex
 
 CONTEXTS = 2
 GENERAL, REFINED = Conclusion("general"), Conclusion("refined")
@@ -69,6 +72,8 @@ def _one(chance: random.Random, sandbox: CelSandbox, conditions: CelConditions, 
         report.counts[kind] += 1
         return
     report.counts["passed"] += 1
+    known = conjunction_of(text)
+    index = TreeIndex(_tree(text), lambda text: not conditions.compile(text))
     for situation, tried in zip(situations, trial.answers, strict=True):
         context, _ = read_context(situation)
         evaluate = conditions.over(context)
@@ -85,6 +90,12 @@ def _one(chance: random.Random, sandbox: CelSandbox, conditions: CelConditions, 
             report.violations.append(
                 f"{name}: {truth}, and the walk came to {done.verdict} {done.conclusion}: {text!r} on {situation!r}"
             )
+        plain = known.answer(context)
+        report.counts["answered plainly"] += plain is not None
+        if plain is not None and truth != str(plain).lower():
+            report.violations.append(f"{name}: {truth}, and plainly {plain}: {text!r} on {situation!r}")
+        if (quick := index.walk(context, evaluate)) != done:
+            report.violations.append(f"{name}: {done}, and by the index {quick}: {text!r} on {situation!r}")
         if isinstance(tried, bool) != (truth in {"true", "false"}):
             report.violations.append(f"{name}: tried it gave {tried}, now {truth}: {text!r} on {situation!r}")
 

@@ -64,7 +64,76 @@ def condition(chance: random.Random) -> str:
         text = chance.choice(("!", "(", "-", "[", "true ? ", "cause.")) * chance.randrange(1, 3000) + text
     elif kind < 0.12:
         text = _any(chance, 3)
+    elif kind < 0.40:
+        text = _plain(chance, chance.choice((1, 2, 3)))
     return text
+
+
+def _plain(chance: random.Random, depth: int) -> str:
+    """As most people write: fields beside values and each other, joined."""
+    if depth > 0 and chance.random() < 0.7:
+        return chance.choice(_JOINED)(chance, depth - 1)
+    return chance.choice(_PLAIN)(chance)
+
+
+def _field(chance: random.Random, *kinds: Kind) -> str:
+    return chance.choice([name for kind in kinds for name in BY_KIND[kind]])
+
+
+def _value(chance: random.Random, kind: Kind) -> str:
+    if kind is Kind.TEXT:
+        return f'"{chance.choice(TEXTS[:8])}"'
+    return chance.choice(
+        ("0", "1", "2", "137", "-1", NUMBERS[4]) if kind is Kind.INT else ("0.0", "0.5", "-1.0", "2.5")
+    )
+
+
+def _side(chance: random.Random, kind: Kind) -> str:
+    if kind is Kind.TEXT:
+        return chance.choice((_field(chance, kind), f"{_field(chance, Kind.WORDS)}{chance.choice(_KEYS)}"))
+    one, other = _field(chance, kind), chance.choice((_field(chance, kind), _value(chance, kind)))
+    return chance.choice(
+        (one, one, f"{one} {chance.choice('+-*/%' if kind is Kind.INT else '+-*/')} {other}", f"-{one}")
+    )
+
+
+def _beside(chance: random.Random) -> str:
+    kind = chance.choice((Kind.INT, Kind.NUMBER, Kind.TEXT))
+    sign = chance.choice(("==", "!=", "<", "<=", ">", ">="))
+    sides = [_side(chance, kind), chance.choice((_side, lambda c, k: _value(c, k)))(chance, kind)]
+    chance.shuffle(sides)
+    return f" {sign} ".join(sides)
+
+
+_KEYS = (".a", '["a"]', "['memory']", '["(a+)+$"]')
+_ASKED = ("contains", "startsWith", "endsWith")
+_PLAIN: list[Callable[[random.Random], str]] = [
+    _beside,
+    _beside,
+    lambda c: f"{_field(c, Kind.INT, Kind.NUMBER)} {c.choice(('==', '!='))} null",
+    lambda c: f"null != {_field(c, Kind.INT, Kind.NUMBER)}",
+    lambda c: f"{_field(c, Kind.INT)} in [{_value(c, Kind.INT)}, {_value(c, Kind.INT)}]",
+    lambda c: f"{_field(c, Kind.TEXT)} in [{_value(c, Kind.TEXT)}, {_value(c, Kind.TEXT)}]",
+    lambda c: f"{_value(c, Kind.TEXT)} in {_field(c, Kind.WORDS, Kind.DATA, Kind.TEXTS)}",
+    lambda c: f"has({_field(c, Kind.WORDS, Kind.DATA)}.a)",
+    lambda c: f"{c.choice('!  ')}{_field(c, Kind.TRUTH)}",
+    lambda c: f"{_side(c, Kind.TEXT)}.{c.choice(_ASKED)}({_value(c, Kind.TEXT)})",
+    lambda c: f"size({_field(c, Kind.TEXT, Kind.TEXTS, Kind.WORDS)}) > {_value(c, Kind.INT)}",
+    lambda c: f"double({_side(c, Kind.INT)}) / {_side(c, Kind.NUMBER)} < {_value(c, Kind.NUMBER)}",
+    lambda c: f"evidence.log_tail[{c.choice('012')}] == {_value(c, Kind.TEXT)}",
+    lambda c: (
+        f"{_field(c, Kind.TEXTS, Kind.WORDS)}.{c.choice(('exists', 'all'))}(l, l.{c.choice(_ASKED)}({_value(c, Kind.TEXT)}))"
+    ),
+    lambda c: f"{_field(c, Kind.TEXTS)}.{c.choice(('exists', 'all'))}({c.choice(('l', 'cause', 'job'))}, {_beside(c)})",
+    lambda c: f"{_field(c, Kind.DATA)}.a == 1",
+]
+_JOINED: list[Callable[[random.Random, int], str]] = [
+    lambda c, d: f"{_plain(c, d)} && {_plain(c, d)}",
+    lambda c, d: f"{_plain(c, d)} || {_plain(c, d)}",
+    lambda c, d: f"({_plain(c, d)}) && {_plain(c, d)} && {_plain(c, d)}",
+    lambda c, d: f"!({_plain(c, d)})",
+    lambda c, d: f"({_plain(c, d)} ? {_plain(c, d)} : {_plain(c, d)})",
+]
 
 
 def _truth(chance: random.Random, depth: int) -> str:

@@ -11,7 +11,7 @@ from tests.domain.rules.generated import states
 
 from holdfast.adapters.cel.conditions import CelConditions
 from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.rules.context import Context, read_context
+from holdfast.domain.rules.context import NOTHING_KNOWN, Context, read_context
 from holdfast.domain.rules.plain_condition import NOTHING, conjunction_of
 from holdfast.domain.rules.rule_set import Level, RuleSet, RuleSetId, TreeKey, changes_of, decide, with_tree
 from holdfast.domain.rules.rule_tree import Conclusion, Rule, RuleState, RuleTree, add, walk, with_rules
@@ -26,6 +26,8 @@ PARTS = (
     "evidence.wall_time < 10.5", 'pattern == "a && b"', 'pattern == "x || y"', "case.data.a == 1", 'items["a"] == "running"',
     'cause in ["memory", "disk"]', 'pattern in ["a && b"]', '"a" in items', '"a" in case.data', "'b' in items", '"q" in job.labels',
     'job.labels["q"] == "long"', '"q" in job.labels && job.labels["q"] == "long"', 'cause in ["disk", "disk"]',
+    "history.cause_1h > 5", "history.cause_1h >= 2 && job.attempt < 3", "job.attempt <= 1", "evidence.peak_memory > job.memory",
+    "evidence.exit_code in [1, 137]", 'pattern.contains("||")', "has(items.a)", 'items.a == "running"', 'items.exists(k, k != "a")',
     'evidence.log_tail.exists(l, l == "x")', "1 / (job.attempt - 1) == 1", '(cause == "memory" || job.attempt == 2)', "no.such == 1",
 )  # fmt: skip
 
@@ -48,6 +50,9 @@ told = st.fixed_dictionaries(
         "case.data": st.sampled_from([{}, {"a": 1}, {"a": "1"}]),
         "job.labels": st.sampled_from([{}, {"q": "long"}, {"q": "short", "b": "x"}]),
         "items": st.sampled_from([{}, {"a": "running"}]),
+        "history.cause_1h": st.integers(0, 7),
+        "evidence.peak_memory": st.sampled_from([None, 0, 7]),
+        "job.memory": st.integers(0, 7),
         "evidence.log_tail": st.sampled_from([[], ["x"], ["y"]]),
     },
 )
@@ -67,9 +72,10 @@ def test_what_is_read_off_a_text_is_what_the_language_says(text: str, context: C
 @pytest.mark.parametrize(
     "text",
     [
-        'cause == "a" || cause == "b"', 'cause == "a" ? true : false', 'cause == r"a"', 'cause == "a\\n"', "cause == '''a'''",
-        'cause == "a" // && job.attempt == 1', "cause == 1", "job.attempt == 1.5", "confidence == 1", "unknown == 1", "items == 1",
-        'cause < "b"', "job.attempt == null", "evidence.exit_code < null", "job.attempt == 9999999999999999999", "job.`attempt` == 1",
+        'cause == r"a"', 'cause == "a\\n"', "cause == '''a'''",
+        'cause == "a" // && job.attempt == 1', "cause == 1", "job.attempt == 1.5", "confidence == 1", "unknown == 1", "items == 1", "job.attempt == null",
+        "evidence.exit_code < null", "job.attempt == 9999999999999999999", "job.`attempt` == 1", "attempts.exists(a, evidence.log_tail.exists(l, l == a.host))",
+        "!" * 5, "(" * 40 + "true" + ")" * 40, "true" + " ? true : true" * 60, "1 + " * 40 + "1 == 1", "true && " * 800 + "true",
     ],
 )  # fmt: skip
 def test_nothing_is_read_off_what_is_not_plain(text: str) -> None:
@@ -82,8 +88,24 @@ def test_the_plain_parts_of_a_conjunction_are_read_off() -> None:
         ("cause", "==", "memory"),
         ("evidence.exit_code", ">", 100),
     ]
-    assert not read.whole
-    assert conjunction_of('cause == "memory" && !host.closed').whole
+    assert conjunction_of('cause == "memory" && !host.closed').comparisons[-1] == ("host.closed", "==", False)
+
+
+@pytest.mark.parametrize(
+    "text", ['cause == "memory" || host.closed', 'cause == "memory" ? host.closed : true', 'cause < "b"', 'job.labels["q"] == "x"']
+)  # fmt: skip
+def test_no_value_is_asked_for_by_what_may_be_true_without_it(text: str) -> None:
+    assert conjunction_of(text).comparisons == ()
+    assert conjunction_of(text).answer({**NOTHING_KNOWN, "job.labels": {"q": "y"}}) is not None
+
+
+def test_what_would_err_has_no_answer_but_a_false_part_decides() -> None:
+    unknown = conjunction_of("evidence.exit_code > 100")
+    assert unknown.answer(NOTHING_KNOWN) is None
+    assert conjunction_of("evidence.exit_code > 100 && host.closed").answer(NOTHING_KNOWN) is False
+    assert conjunction_of("evidence.exit_code > 100 || !host.closed").answer(NOTHING_KNOWN) is True
+    assert conjunction_of("job.memory + 9223372036854775807 > 0").answer({**NOTHING_KNOWN, "job.memory": 1}) is None
+    assert conjunction_of('job.labels["q"] == "x"').answer(NOTHING_KNOWN) is None
 
 
 def _grown(drafts: list[tuple[str, Context, RuleState]], index: TreeIndex | None = None) -> RuleTree:

@@ -9,15 +9,15 @@ An index belongs to one thread and follows its tree: a rule that is added costs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from heapq import merge
 from typing import Any
 
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.rules.condition import Erred, Evaluate, Verdict
 from holdfast.domain.rules.context import Context
-from holdfast.domain.rules.plain_condition import NOTHING, Conjunction, conjunction_of
+from holdfast.domain.rules.plain_condition import NOTHING, Answer, Conjunction, conjunction_of
 from holdfast.domain.rules.rule_set import Change, RuleSet, Ruling, SetWalk, TreeKey, keys_for
 from holdfast.domain.rules.rule_tree import ROOT, Rule, RuleState, RuleTree, Walk
 
@@ -28,62 +28,107 @@ FEW = 8
 """Up to so many changes an index follows one by one; after more it is made anew."""
 AT_ONCE = 250
 """Rules that are taken in between two turns, where an index is made bit by bit."""
-_SORTED = 32
 _FINDS = frozenset({"==", "among", "has"})
 """Comparisons that are true for few of the values that a field can have."""
+_FEW_VALUES = frozenset({"cause", "retry", "exception.type", "evidence.scheduler", "evidence.stage", "item.status"})
+"""Fields in which every exception has one of a handful of values: a rule is found by another field if it can be."""
+_PENALTY = 16
 
 _read = lru_cache(maxsize=200_000)(conjunction_of)
+
+
+class _Bounds:
+    """The places of rules that ask for more, or for less, than a bound; by the bound."""
+
+    __slots__ = ("bounds", "more", "places")
+
+    def __init__(self, *, more: bool) -> None:
+        self.more = more
+        self.bounds: list[float] = []
+        self.places: list[int] = []
+
+    def add(self, bound: float, place: int) -> None:
+        at = bisect_right(self.bounds, bound)
+        self.bounds.insert(at, bound)
+        self.places.insert(at, place)
+
+    def within(self, value: float) -> list[int]:
+        """The places whose bound the value reaches; perhaps not beyond, which the condition itself says."""
+        if self.more:
+            return self.places[: bisect_right(self.bounds, value)] if value >= self.bounds[0] else []
+        return self.places[bisect_left(self.bounds, value) :] if value <= self.bounds[-1] else []
 
 
 class _Chain:
     """Rules that are each other's alternatives, in their order; and by what each is found."""
 
-    __slots__ = ("found_by", "found_in", "last_active", "others", "rules")
+    __slots__ = ("bounded", "found_by", "found_in", "last_active", "others", "rules")
 
     def __init__(self) -> None:
-        self.rules: list[tuple[str, Conjunction]] = []
+        self.rules: list[tuple[str, Answer]] = []
         self.found_by: dict[str, dict[object, list[int]]] = {}
         """The places of rules by a field and the value that it must have."""
         self.found_in: dict[str, dict[object, list[int]]] = {}
         """The places of rules by a map and the key that it must have."""
+        self.bounded: dict[tuple[str, bool], _Bounds] = {}
+        """The places of rules by a field and what it must be more, or less, than."""
         self.others: list[int] = []
         """The places of rules that must be looked at whatever the context is."""
         self.last_active: str | None = None
 
     def append(self, rule: Rule, known: Conjunction) -> None:
         place = len(self.rules)
-        self.rules.append((rule.id, known))
+        self.rules.append((rule.id, known.answer))
         if rule.state is RuleState.ACTIVE:
             self.last_active = rule.id
-        rarest: list[list[int]] = [self.others]
-        fewest = -1
-        for field, sign, value, _ in known.comparisons:
+        rarest: list[list[int]] | None = None
+        fewest = 0
+        for field, sign, value in known.comparisons:
             if sign not in _FINDS:
                 continue
             by_value = (self.found_in if sign == "has" else self.found_by).setdefault(field, {})
             values = dict.fromkeys(value) if isinstance(value, tuple) else (value,)
             lists = [by_value.setdefault(one, []) for one in values]
-            most = max(map(len, lists))
-            if fewest < 0 or most < fewest:
+            most = max(map(len, lists)) + (_PENALTY if field in _FEW_VALUES else 0)
+            if rarest is None or most < fewest:
                 rarest, fewest = lists, most
+        if rarest is None:
+            self._bound(known, place)
+            return
         for places in rarest:
             places.append(place)
 
-    def candidates(self, context: Context) -> Iterable[int]:
+    def _bound(self, known: Conjunction, place: int) -> None:
+        # Counters are mostly low: a rule that asks for many of something is rarely looked at.
+        ordered = [one for one in known.comparisons if one.sign[0] in "<>"]
+        chosen = next((one for one in ordered if one.sign[0] == ">"), ordered[0] if ordered else None)
+        if chosen is None or not isinstance(chosen.value, int | float):
+            self.others.append(place)
+            return
+        more = chosen.sign[0] == ">"
+        key = (chosen.field, more)
+        if key not in self.bounded:
+            self.bounded[key] = _Bounds(more=more)
+        self.bounded[key].add(chosen.value, place)
+
+    def candidates(self, context: Context) -> list[int]:
         """The places of all rules that may be true, or err, in their order."""
-        lists = [self.others] if self.others else []
+        found = self.others
         for field, by_value in self.found_by.items():
             places = by_value.get(context[field])
             if places:
-                lists.append(places)
+                found = found + places if found else places
         for field, by_key in self.found_in.items():
             keys: Any = context[field]
-            lists += [by_key[key] for key in keys if key in by_key]
-        if len(lists) <= 1:
-            return lists[0] if lists else ()
-        if sum(map(len, lists)) <= _SORTED:
-            return sorted([place for places in lists for place in places])
-        return merge(*lists)
+            for key in keys:
+                if key in by_key:
+                    found = found + by_key[key]
+        for (field, _), bounds in self.bounded.items():
+            value: Any = context[field]
+            places = bounds.within(value) if value is not None else bounds.places
+            if places:
+                found = found + places
+        return found if len(found) < 2 else sorted(found)
 
 
 class TreeIndex:
@@ -161,11 +206,11 @@ class TreeIndex:
             chain = self._chains[head]
             ids = chain.rules
             for place in chain.candidates(context):
-                name, known = ids[place]
+                name, ask = ids[place]
                 rule = rules[name]
                 if rule.state is RuleState.SHADOW and not shadow:
                     continue
-                answer: bool | Erred | None = known.answer(context)
+                answer: bool | Erred | None = ask(context)
                 if answer is None:
                     answer = evaluate(rule.condition)
                 if answer is False:
