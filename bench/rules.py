@@ -5,7 +5,9 @@
 
 The shape: a flow's own rules by task, a domain's rules, five packs' rules; conditions as people write them (a cause with a pattern, an
 exit code, a job's name, a label, numbers, lines of a log), and a few general ones in each tree, by which nothing can be looked up. Half of the exceptions are answered by
-some rule, half by none, and these ask every set. `evaluated` is the plain walk, which evaluates rule after rule.
+some rule, half by none, and these ask every set. `evaluated` is the plain walk, which evaluates rule after rule. `path` asks trees in which one rule
+refines the other, so deep that the way down is 2 to 64 rules long. `cel-python` evaluates single conditions of the same rules on the same contexts, made ready
+for it before: `uv run --with cel-python python -m bench.rules`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 from bench.harness import keep, leave
@@ -28,6 +32,7 @@ from holdfast.adapters.sql.slip_store import SqlSlipStore
 from holdfast.domain.faults.cause import Cause
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.rules.context import Context, read_context
+from holdfast.domain.rules.panel import Panel, decide_quickly
 from holdfast.domain.rules.rule_set import (
     Level,
     RuleSet,
@@ -40,13 +45,16 @@ from holdfast.domain.rules.rule_set import (
     with_tree,
 )
 from holdfast.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, add, walk
-from holdfast.domain.rules.tree_index import IndexedSet, decide_quickly
+from holdfast.domain.rules.tree_index import IndexedSet
 from holdfast.services import keep_rules
 from holdfast.services.keep_rules import KeepRules
 from holdfast.services.rule_cache import RuleCache
 
 GOALS = {10_000: 100.0, 100_000: 5.0}
 PAUSE = 1.0
+STRAIGHT = 0.98
+PEER = 300.0
+DEPTHS = (2, 4, 8, 16, 24, 32, 48, 64)
 CAUSES = [cause.value for cause in Cause]
 TASKS = 40
 GENERAL = 5
@@ -149,6 +157,76 @@ def measure(decisions: int, contexts: list[Context], ask: Callable[[Context], ob
     return {"mean": statistics.fmean(each), "p50": p50, "p99": p99, "cpu": statistics.fmean(cpu)}
 
 
+def path(turns: int) -> dict[str, object]:
+    """CPU time of a decision by how many rules there are on its path, and how straight the line through the points is."""
+    context, _ = read_context({"cause": "memory", "job.attempt": 3})
+    asks = {}
+    for depth in DEPTHS:
+        rules = {ROOT: Rule(ROOT, "true", state=RuleState.ACTIVE, true_child="r1")}
+        for number in range(1, depth + 1):
+            below = f"r{number + 1}" if number < depth else None
+            above = f"r{number - 1}" if number > 1 else ROOT
+            text = f'cause == "memory" && job.attempt > {number - 100}'
+            rules[f"r{number}"] = Rule(
+                f"r{number}", text, Conclusion("hold"), RuleState.ACTIVE, parent=above, true_child=below
+            )
+        ready = with_tree(RuleSet(RuleSetId("bench", Level.DOMAIN, "deep")), TreeKey(ABORT, "*"), RuleTree(rules))
+        asks[depth] = [Panel([IndexedSet(ready, lambda _: True)])]
+    conditions = CelConditions()
+    # In turns: what else runs on the machine meets all depths alike.
+    each: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
+    for _ in range(turns):
+        for depth, panels in asks.items():
+            since = time.thread_time()
+            for _ in range(50):
+                decide_quickly(panels, ABORT, "task7", context, conditions.over(context))
+            each[depth].append((time.thread_time() - since) / 50 * 1e6)
+    took = {depth: statistics.median(times) for depth, times in each.items()}
+    line = statistics.linear_regression(list(took), list(took.values()))
+    straight = statistics.correlation(list(took), list(took.values())) ** 2
+    return {"by_depth": took, "per_rule": line.slope, "at_none": line.intercept, "r2": straight}
+
+
+def beside_peer(sets: list[RuleSet], contexts: list[Context], count: int) -> float | None:
+    """Microseconds of CPU for one condition by cel-python, its context made ready before; None where it is not installed."""
+    try:
+        celpy = import_module("celpy")
+    except ImportError:
+        return None
+    environment = celpy.Environment()
+    texts = [
+        rule.condition for rule in sets[1].tree(TreeKey(ABORT, "*")).rules.values() if "log_tail" not in rule.condition
+    ]
+    each: list[float] = []
+    for place in range(count):
+        program = environment.program(environment.compile(texts[place * 17 % len(texts)]))
+        nested: dict[str, object] = {}
+        for name, value in contexts[place % len(contexts)].items():
+            group, _, inner = name.partition(".")
+            if inner:
+                nested.setdefault(group, {})[inner] = value  # type: ignore[index]
+            else:
+                nested[name] = value
+        made = {name: celpy.json_to_cel(value) for name, value in nested.items()}
+        since = time.thread_time()
+        with suppress(celpy.CELEvalError):
+            program.evaluate(made)
+        each.append((time.thread_time() - since) * 1e6)
+    return statistics.median(each)
+
+
+def function(turns: int, contexts: list[Context]) -> float:
+    """Microseconds of CPU of a plain Python function that compares two fields."""
+
+    def asked(context: Context) -> bool:
+        return context["cause"] == "memory" and context["pattern"] == "p1"
+
+    since = time.thread_time()
+    for number in range(turns):
+        asked(contexts[number % len(contexts)])
+    return (time.thread_time() - since) / turns * 1e6
+
+
 async def pause(sets: list[RuleSet], conditions: CelConditions, added: int) -> dict[str, float]:
     """The longest CPU time for which the loop was held up while rules were added and every one was taken over by a copy."""
     with tempfile.TemporaryDirectory() as folder:
@@ -219,6 +297,7 @@ def main() -> None:
     parser.add_argument("--decisions", type=int, default=4000)
     parser.add_argument("--evaluated", type=int, default=20, help="decisions by the plain walk; 0: none")
     parser.add_argument("--added", type=int, default=30)
+    parser.add_argument("--turns", type=int, default=40, help="turns of the measurement by the length of the path")
     asked = parser.parse_args()
     facts: dict[str, object] = {}
     reached = True
@@ -234,12 +313,11 @@ def main() -> None:
         compiled = time.perf_counter() - since
         since = time.perf_counter()
         indexed = [IndexedSet(one, lambda _: True) for one in sets]
+        panels = [Panel(indexed[:1]), Panel(indexed[1:])]
         built = time.perf_counter() - since
 
-        def quickly(
-            context: Context, indexed: list[IndexedSet] = indexed, conditions: CelConditions = conditions
-        ) -> object:
-            return decide_quickly(indexed, ABORT, "task7", context, conditions.over(context))
+        def quickly(context: Context, panels: list[Panel] = panels, conditions: CelConditions = conditions) -> object:
+            return decide_quickly(panels, ABORT, "task7", context, conditions.over(context))
 
         def plainly(context: Context, sets: list[RuleSet] = sets, conditions: CelConditions = conditions) -> object:
             return decide(sets, ABORT, "task7", conditions.over(context))
@@ -254,13 +332,30 @@ def main() -> None:
                 f"{rules:>8} {name:>10} {figures['mean']:>10.1f} {figures['p50']:>10.1f} {figures['p99']:>10.1f} {figures['cpu']:>10.1f}",
                 flush=True,
             )
+        beside = {"function": function(20_000, contexts), "cel_python": beside_peer(sets, contexts, 200)}
+        own, peer = arms["indexed"]["cpu"], beside["cel_python"]
+        print(f"{rules:>8} rules: a Python function that compares two fields takes {beside['function']:.2f} µs")
+        if peer is not None:
+            met = peer >= PEER * own
+            reached = reached and met
+            print(
+                f"{rules:>8} rules: one condition by cel-python takes {peer:.0f} µs, {peer / own:.0f} whole decisions;"
+                f" ≥ {PEER:g}: {'reached' if met else 'not reached'}"
+            )
         held_up = asyncio.run(pause(sets, conditions, asked.added))
         print(
             f"{rules:>8} rules: adding one holds the loop up for {held_up['p50']:.2f} ms, at most {held_up['max']:.2f}; stored and taken over"
             f" in {held_up['taken_over']:.1f} ms; compiled in {compiled:.1f} s, indexed in {built:.2f} s",
             flush=True,
         )
-        facts[str(count)] = {"rules": rules, "decision": arms, "pause": held_up, "compiled": compiled, "indexed": built}
+        facts[str(count)] = {
+            "rules": rules,
+            "decision": arms,
+            "beside": beside,
+            "pause": held_up,
+            "compiled": compiled,
+            "indexed": built,
+        }
         goal = GOALS.get(count)
         if goal is not None:
             met = arms["indexed"]["cpu"] <= goal
@@ -269,6 +364,13 @@ def main() -> None:
         met = held_up["p50"] <= PAUSE
         reached = reached and met
         print(f"{rules:>8} rules: ≤ {PAUSE:g} ms of pause: {'reached' if met else 'not reached'}")
+    facts["path"] = lengths = path(asked.turns)
+    met = lengths["r2"] > STRAIGHT  # type: ignore[operator]
+    reached = reached and met
+    print(
+        f"by the length of the path: {lengths['at_none']:.1f} µs and {lengths['per_rule']:.2f} µs a rule; R² {lengths['r2']:.4f},"
+        f" > {STRAIGHT:g}: {'reached' if met else 'not reached'}"
+    )
     print(f"raw figures in {keep('rules', [], facts)}", file=sys.stderr)
     leave(reached=reached)
 

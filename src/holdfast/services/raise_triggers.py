@@ -179,4 +179,4 @@ def _triggers(condition: str) -> Iterator[str]:
             if one.sign == "==" and isinstance(one.value, str):
                 yield one.value
             elif one.sign == "among" and isinstance(one.value, tuple):
-                yield from one.value
+                yield from (str(value) for value in one.value)

@@ -32,10 +32,11 @@ from holdfast.domain.rules.outcome import (
     job_later,
     outcome_of,
 )
+from holdfast.domain.rules.panel import Panel, decide_quickly
 from holdfast.domain.rules.replay import Replay
 from holdfast.domain.rules.rule_set import Level, RuleSet, RuleSetId, tree_key, with_tree
 from holdfast.domain.rules.rule_tree import ROOT, Conclusion, Refused, Rule, RuleState, RuleTree, add, walk, with_rules
-from holdfast.domain.rules.tree_index import IndexedSet, decide_quickly
+from holdfast.domain.rules.tree_index import IndexedSet
 from holdfast.ports.clock import Clock
 from holdfast.ports.conditions import Conditions, Problem, Trying
 from holdfast.ports.errors import NotFound
@@ -323,18 +324,24 @@ class _Sets:
     named: dict[tuple[str, ExceptionType], Conclusion] = field(default_factory=dict)
     """What was concluded by the names of exlets, with their steps."""
     _ready: dict[RuleSetId, IndexedSet] = field(default_factory=dict)
-    _for: dict[str, tuple[IndexedSet, ...]] = field(default_factory=dict)
+    _for: dict[str, tuple[Panel, ...]] = field(default_factory=dict)
+    _shared: Panel | None = None
 
-    async def asked(self, flow: str) -> tuple[IndexedSet, ...]:
+    async def asked(self, flow: str) -> tuple[Panel, ...]:
         """As `RuleCache` asks them: the flow's, the domain's, the packs'."""
         known = self._for.get(flow)
         if known is None:
             tenant = self.candidate.id.tenant
-            own = [RuleSetId(tenant, Level.FLOW, flow), RuleSetId(tenant, Level.DOMAIN, DOMAIN)]
-            packs = sorted(one for one in {*self.others, self.candidate.id} if one.level is Level.PACK)
-            found = [await self._made_ready(one) for one in (*own, *packs)]
-            known = self._for[flow] = tuple(one for one in found if one is not None)
+            if self._shared is None:
+                packs = sorted(one for one in {*self.others, self.candidate.id} if one.level is Level.PACK)
+                self._shared = await self._panel(RuleSetId(tenant, Level.DOMAIN, DOMAIN), *packs)
+            own = await self._panel(RuleSetId(tenant, Level.FLOW, flow))
+            known = self._for[flow] = (own, self._shared)
         return known
+
+    async def _panel(self, *names: RuleSetId) -> Panel:
+        found = [await self._made_ready(one) for one in names]
+        return Panel(one for one in found if one is not None)
 
     async def _made_ready(self, name: RuleSetId) -> IndexedSet | None:
         rule_set = self.candidate if name == self.candidate.id else self.others.get(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.rules.condition import Evaluate
 from holdfast.domain.rules.context import Context
+from holdfast.domain.rules.panel import Panel, decide_quickly
 from holdfast.domain.rules.rule_set import (
     Change,
     Level,
@@ -25,12 +26,13 @@ from holdfast.domain.rules.rule_set import (
     Ruling,
     TreeKey,
     apply,
+    asked_at,
     decide,
     in_order,
     keys_for,
 )
 from holdfast.domain.rules.rule_tree import Refused, RuleState, RuleTree
-from holdfast.domain.rules.tree_index import IndexedSet, TreeIndex, decide_quickly
+from holdfast.domain.rules.tree_index import IndexedSet, TreeIndex
 from holdfast.ports.conditions import Conditions
 from holdfast.ports.errors import Permanent, PortError, Transient
 from holdfast.ports.job_store import Version as SlipVersion
@@ -67,7 +69,8 @@ class RuleCache:
     taken_over: int = 0
     """Counts the versions that the copy has taken over: whoever waits for new rules looks at it."""
     _sets: dict[RuleSetId, IndexedSet] = field(default_factory=dict)
-    _packs: dict[str, tuple[IndexedSet, ...]] = field(default_factory=dict)
+    _panels: dict[tuple[str, str | None], Panel] = field(default_factory=dict)
+    """By tenant and flow, the flow's own set; by tenant and no flow, the domain's set and the packs, which every flow asks."""
     _mark: SlipVersion | None = None
     _fresh: float | None = None
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -106,9 +109,12 @@ class RuleCache:
 
     async def _take_over(self, name: RuleSetId, number: int) -> None:
         known = self._sets.get(name)
+        panel = self._panels.setdefault(_seat_of(name), Panel())
         if known is None or number - known.rule_set.version > FEW:
             later = await self.rules.load(name, number)
             ready = await self.indexed(later)
+            for key, index in ready.indexes.items():
+                await _beside(panel.learn(name, key, index))
             if len(later) >= MANY:
                 # They stay: looking through them for garbage again and again would hold everyone up for a tenth of a second.
                 gc.freeze()
@@ -119,11 +125,12 @@ class RuleCache:
                 if isinstance(next_, Refused):
                     raise Permanent(f"{name}: {next_.reason}")
                 later = next_
-                ready = await self._followed(ready, later, version.changes)
+                ready = await self._followed(ready, later, version.changes, panel)
         self._sets[name] = ready
         self.taken_over += 1
-        packs = [one for one in self._sets.values() if one.rule_set.id[:2] == (name.tenant, Level.PACK)]
-        self._packs[name.tenant] = tuple(sorted(packs, key=lambda one: one.rule_set.id.name))
+        if name.level is not Level.DOMAIN or name.name == DOMAIN:
+            seated = [*(one for one in panel.sets if one.rule_set.id != name), ready]
+            panel.seat(sorted(seated, key=lambda one: asked_at(one.rule_set.id)))
 
     async def indexed(self, rule_set: RuleSet) -> IndexedSet:
         """Any set made ready to be walked, bit by bit; it is not kept here."""
@@ -135,17 +142,15 @@ class RuleCache:
         return ready
 
     async def _built(self, tree: RuleTree) -> TreeIndex:
-        """Bit by bit, beside what else there is to do."""
         for place, rule in enumerate(tree.rules.values()):
             self._compiles(rule.condition)
             if place % COMPILED_AT_ONCE == COMPILED_AT_ONCE - 1:
                 await asyncio.sleep(0)
         index = TreeIndex(_EMPTY, self._compiles)
-        for _ in index.build(tree):
-            await asyncio.sleep(0)
+        await _beside(index.build(tree))
         return index
 
-    async def _followed(self, known: IndexedSet, later: RuleSet, changes: Sequence[Change]) -> IndexedSet:
+    async def _followed(self, known: IndexedSet, later: RuleSet, changes: Sequence[Change], panel: Panel) -> IndexedSet:
         for change in changes:
             if change.after is not None:
                 self._compiles(change.after.condition)
@@ -157,6 +162,8 @@ class RuleCache:
             for key, mine in by_key.items()
             if key in later.trees and (key not in known.indexes or not TreeIndex.can_follow(mine))
         }
+        for key, index in built.items():
+            await _beside(panel.learn(later.id, key, index))
         # From here on nothing is waited for: nobody decides by one tree of before and another of after.
         for key, mine in by_key.items():
             if key not in later.trees:
@@ -165,11 +172,14 @@ class RuleCache:
                 known.indexes[key] = built[key]
             else:
                 known.indexes[key].follow(later.trees[key], mine)
+                for _ in panel.learn(later.id, key, known.indexes[key]):
+                    pass
         known.rule_set = later
         if any(change.after is not None and change.after.state is RuleState.SHADOW for change in changes):
             known.shadowed = True
         elif known.shadowed:
             known.shadowed = any(tree.shadowed for tree in later.trees.values())
+        panel.seat(panel.sets)
         return known
 
     def _compiles(self, text: str) -> bool:
@@ -189,12 +199,11 @@ class RuleCache:
         return tuple(one.rule_set for one in self._asked(tenant, flow))
 
     def _asked(self, tenant: str, flow: str) -> tuple[IndexedSet, ...]:
-        own = [
-            self._sets[one]
-            for one in (RuleSetId(tenant, Level.FLOW, flow), RuleSetId(tenant, Level.DOMAIN, DOMAIN))
-            if one in self._sets
-        ]
-        return (*own, *self._packs.get(tenant, ()))
+        return tuple(one for panel in self._panels_for(tenant, flow) for one in panel.sets)
+
+    def _panels_for(self, tenant: str, flow: str) -> list[Panel]:
+        found = (self._panels.get((tenant, flow)), self._panels.get((tenant, None)))
+        return [one for one in found if one is not None]
 
     def has_tree(self, tenant: str, flow: str, type_: ExceptionType, task: str, *, own: bool = False) -> bool:
         """Whether an exception would be asked of any tree at all; with ``own``, of one that is for this very task."""
@@ -206,11 +215,22 @@ class RuleCache:
         if self._fresh is None:
             raise Transient("the rules are not read yet")
         evaluate = self.conditions.over(context)
-        sets = self._asked(tenant, flow)
-        active = decide_quickly(sets, type_, task, context, evaluate)
-        if not any(one.shadowed for one in sets):
+        panels = self._panels_for(tenant, flow)
+        active = decide_quickly(panels, type_, task, context, evaluate)
+        if not any(one.shadowed for one in panels):
             return Rulings(active, None)
-        return Rulings(active, _differing(active, decide_quickly(sets, type_, task, context, evaluate, shadow=True)))
+        return Rulings(active, _differing(active, decide_quickly(panels, type_, task, context, evaluate, shadow=True)))
+
+
+def _seat_of(name: RuleSetId) -> tuple[str, str | None]:
+    """The panel of a set."""
+    return name.tenant, name.name if name.level is Level.FLOW else None
+
+
+async def _beside(steps: Iterator[None]) -> None:
+    """Bit by bit, beside what else there is to do."""
+    for _ in steps:
+        await asyncio.sleep(0)
 
 
 def rulings(sets: Sequence[RuleSet], type_: ExceptionType, task: str, evaluate: Evaluate) -> Rulings:

@@ -11,11 +11,13 @@ from tests.domain.rules.generated import states
 
 from holdfast.adapters.cel.conditions import CelConditions
 from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.rules.condition import Verdict
 from holdfast.domain.rules.context import NOTHING_KNOWN, Context, read_context
+from holdfast.domain.rules.panel import Panel, decide_quickly
 from holdfast.domain.rules.plain_condition import NOTHING, conjunction_of
 from holdfast.domain.rules.rule_set import Level, RuleSet, RuleSetId, TreeKey, changes_of, decide, with_tree
 from holdfast.domain.rules.rule_tree import Conclusion, Rule, RuleState, RuleTree, add, walk, with_rules
-from holdfast.domain.rules.tree_index import IndexedSet, TreeIndex, decide_quickly
+from holdfast.domain.rules.tree_index import IndexedSet, TreeIndex
 
 CONDITIONS = CelConditions()
 
@@ -181,7 +183,51 @@ def test_the_quick_decision_is_the_plain_one(
         key = TreeKey(ExceptionType.ABORT, "*" if place % 2 else "align")
         sets.append(with_tree(RuleSet(RuleSetId("lab", Level.PACK, str(place))), key, _grown(rules)))
     evaluate = CONDITIONS.over(context)
-    quick = decide_quickly(
-        [IndexedSet(one, _compiles) for one in sets], ExceptionType.ABORT, "align", context, evaluate, shadow=shadow
-    )
-    assert quick == decide(sets, ExceptionType.ABORT, "align", evaluate, shadow=shadow)
+    ready = [IndexedSet(one, _compiles) for one in sets]
+    for panels in ([Panel(ready)], [Panel(ready[:1]), Panel(ready[1:])]):
+        quick = decide_quickly(panels, ExceptionType.ABORT, "align", context, evaluate, shadow=shadow)
+        assert quick == decide(sets, ExceptionType.ABORT, "align", evaluate, shadow=shadow)
+
+
+@given(drafts, drafts, st.lists(contexts, min_size=1, max_size=3))
+@settings(max_examples=60)
+def test_a_panel_follows_its_sets(
+    rules: list[tuple[str, Context, RuleState]],
+    others: list[tuple[str, Context, RuleState]],
+    asked: list[Context],
+) -> None:
+    key = TreeKey(ExceptionType.ABORT, "*")
+    one, other = (RuleSet(RuleSetId("lab", Level.PACK, name)) for name in "ab")
+    other = with_tree(other, key, _grown(others))
+    growing = IndexedSet(one, _compiles)
+    growing.indexes[key] = TreeIndex(RuleTree(), _compiles)
+    panel = Panel([growing, IndexedSet(other, _compiles)])
+    for count in range(1, len(rules) + 1):
+        grown = RuleTree()
+        index = TreeIndex(grown, _compiles) if count % 3 == 0 else growing.indexes[key]
+        if count % 3 == 0:
+            grown = _grown(rules[:count], index)
+        else:
+            before = growing.indexes[key].tree
+            grown = _grown(rules[:count])
+            added = [name for name in grown.rules if name not in before.rules]
+            if added:
+                parent = grown.rules[added[0]].parent
+                assert parent is not None
+                index.follow(grown, changes_of(key, before, grown, (parent, added[0])))
+        for _ in panel.learn(one.id, key, index):
+            pass
+        growing.indexes[key], growing.rule_set = index, with_tree(one, key, grown)
+        panel.seat(panel.sets)
+        for context in asked:
+            for shadow in (False, True):
+                evaluate = CONDITIONS.over(context)
+                quick = decide_quickly([panel], ExceptionType.ABORT, "x", context, evaluate, shadow=shadow)
+                trees = [growing.indexes[key].tree, other.tree(key)]
+                plain = [
+                    walk(tree, evaluate, shadow=shadow) for tree in trees if tree is not trees[1] or key in other.trees
+                ]
+                made = [done.walk for done in quick.walks]
+                assert made == plain[: len(made)]
+                assert all(done.verdict is Verdict.FALSE for done in made[:-1])
+                assert len(made) == len(plain) or made[-1].verdict is not Verdict.FALSE

@@ -255,7 +255,12 @@ class Ruling:
 
 def in_order(sets: Iterable[RuleSet]) -> tuple[RuleSet, ...]:
     """The flow's rule set, then the domain's, then the packs by their names."""
-    return tuple(sorted(sets, key=lambda one: (_ORDER[one.id.level], one.id.name)))
+    return tuple(sorted(sets, key=lambda one: asked_at(one.id)))
+
+
+def asked_at(rule_set: RuleSetId) -> tuple[int, str]:
+    """The place of a set in the order in which sets are asked."""
+    return _ORDER[rule_set.level], rule_set.name
 
 
 def keys_for(type_: ExceptionType, task: str) -> tuple[TreeKey, ...]:

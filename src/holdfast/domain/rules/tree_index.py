@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.rules.condition import Erred, Evaluate, Verdict
-from holdfast.domain.rules.context import Context
+from holdfast.domain.rules.condition_part import Comparison
+from holdfast.domain.rules.context import FIELDS, Context, Kind
 from holdfast.domain.rules.plain_condition import NOTHING, Answer, Conjunction, conjunction_of
-from holdfast.domain.rules.rule_set import Change, RuleSet, Ruling, SetWalk, TreeKey, keys_for
+from holdfast.domain.rules.rule_set import Change, RuleSet, TreeKey
 from holdfast.domain.rules.rule_tree import ROOT, Rule, RuleState, RuleTree, Walk
 
 Compiles = Callable[[str], bool]
@@ -28,11 +28,15 @@ FEW = 8
 """Up to so many changes an index follows one by one; after more it is made anew."""
 AT_ONCE = 250
 """Rules that are taken in between two turns, where an index is made bit by bit."""
-_FINDS = frozenset({"==", "among", "has"})
+FINDS = frozenset({"==", "among", "has"})
 """Comparisons that are true for few of the values that a field can have."""
-_FEW_VALUES = frozenset({"cause", "retry", "exception.type", "evidence.scheduler", "evidence.stage", "item.status"})
-"""Fields in which every exception has one of a handful of values: a rule is found by another field if it can be."""
-_PENALTY = 16
+_FEW_VALUES = frozenset(
+    {"cause", "retry", "exception.type", "evidence.scheduler", "evidence.stage", "item.status"}
+    | {field.name for field in FIELDS if field.kind in {Kind.INT, Kind.NUMBER, Kind.TRUTH}}
+)
+"""Fields whose values many exceptions share: a rule is found by another field if it can be."""
+_WORSE = 64
+"""A rule is found by such a field only if so many others have the same value in the other."""
 
 _read = lru_cache(maxsize=200_000)(conjunction_of)
 
@@ -62,10 +66,12 @@ class _Bounds:
 class _Chain:
     """Rules that are each other's alternatives, in their order; and by what each is found."""
 
-    __slots__ = ("bounded", "found_by", "found_in", "last_active", "others", "rules")
+    __slots__ = ("bounded", "finders", "found_by", "found_in", "last_active", "others", "rules")
 
     def __init__(self) -> None:
         self.rules: list[tuple[str, Answer]] = []
+        self.finders: list[Comparison | None] = []
+        """By which of its comparisons each rule is found; None: it must always be looked at."""
         self.found_by: dict[str, dict[object, list[int]]] = {}
         """The places of rules by a field and the value that it must have."""
         self.found_in: dict[str, dict[object, list[int]]] = {}
@@ -81,35 +87,39 @@ class _Chain:
         self.rules.append((rule.id, known.answer))
         if rule.state is RuleState.ACTIVE:
             self.last_active = rule.id
-        rarest: list[list[int]] | None = None
+        rarest: list[list[int]] = []
+        finder: Comparison | None = None
         fewest = 0
-        for field, sign, value in known.comparisons:
-            if sign not in _FINDS:
+        for one in known.comparisons:
+            field, sign, value = one
+            if sign not in FINDS:
                 continue
             by_value = (self.found_in if sign == "has" else self.found_by).setdefault(field, {})
             values = dict.fromkeys(value) if isinstance(value, tuple) else (value,)
-            lists = [by_value.setdefault(one, []) for one in values]
-            most = max(map(len, lists)) + (_PENALTY if field in _FEW_VALUES else 0)
-            if rarest is None or most < fewest:
-                rarest, fewest = lists, most
-        if rarest is None:
-            self._bound(known, place)
-            return
+            lists = [by_value.setdefault(each, []) for each in values]
+            most = max(map(len, lists)) + (_WORSE if field in _FEW_VALUES else 0)
+            if finder is None or most < fewest:
+                rarest, finder, fewest = lists, one, most
+        self.finders.append(finder or self._bound(known, place))
         for places in rarest:
             places.append(place)
 
-    def _bound(self, known: Conjunction, place: int) -> None:
+    def _bound(self, known: Conjunction, place: int) -> Comparison | None:
         # Counters are mostly low: a rule that asks for many of something is rarely looked at.
-        ordered = [one for one in known.comparisons if one.sign[0] in "<>"]
-        chosen = next((one for one in ordered if one.sign[0] == ">"), ordered[0] if ordered else None)
-        if chosen is None or not isinstance(chosen.value, int | float):
+        ordered = sorted((one for one in known.comparisons if one.sign[0] in "<>"), key=lambda one: one.sign[0] == "<")
+        if not ordered or not isinstance(ordered[0].value, int | float):
             self.others.append(place)
-            return
-        more = chosen.sign[0] == ">"
-        key = (chosen.field, more)
-        if key not in self.bounded:
-            self.bounded[key] = _Bounds(more=more)
-        self.bounded[key].add(chosen.value, place)
+            return None
+        field, sign, bound = ordered[0].field, ordered[0].sign, ordered[0].value
+        more = sign[0] == ">"
+        if (field, more) not in self.bounded:
+            self.bounded[field, more] = _Bounds(more=more)
+        self.bounded[field, more].add(bound, place)
+        return ordered[0]
+
+    def last(self, *, shadow: bool) -> str | None:
+        """The rule that is tested last where none is satisfied."""
+        return self.rules[-1][0] if shadow else self.last_active
 
     def candidates(self, context: Context) -> list[int]:
         """The places of all rules that may be true, or err, in their order."""
@@ -134,7 +144,7 @@ class _Chain:
 class TreeIndex:
     """A tree and what helps to walk it."""
 
-    __slots__ = ("_chain_of", "_chains", "_compiles", "tree")
+    __slots__ = ("_chain_of", "_chains", "_compiles", "_nothing", "tree")
 
     def __init__(self, tree: RuleTree, compiles: Compiles) -> None:
         self._compiles = compiles
@@ -144,6 +154,7 @@ class TreeIndex:
     def build(self, tree: RuleTree) -> Iterator[None]:
         """Make everything anew, bit by bit; nobody may walk before it is done."""
         self.tree = tree
+        self._nothing: dict[bool, Walk] = {}
         self._chains: dict[str, _Chain] = {}
         self._chain_of: dict[str, _Chain] = {}
         heads = [tree.root.true_child]
@@ -186,6 +197,7 @@ class TreeIndex:
     def follow(self, tree: RuleTree, changes: Sequence[Change]) -> None:
         """Take over a few changes of the tree, which it can follow."""
         self.tree = tree
+        self._nothing = {}
         for _, name, before, after in changes:
             if after is None:
                 continue
@@ -196,6 +208,19 @@ class TreeIndex:
                 chain = self._chain_of[name]
                 active = (one for one, _ in reversed(chain.rules) if tree.rules[one].state is RuleState.ACTIVE)
                 chain.last_active = next(active, None)
+
+    def first_finders(self) -> Sequence[Comparison | None]:
+        """By what each of the rules right below the root is found, in their order."""
+        head = self.tree.root.true_child
+        return self._chains[head].finders if head is not None else ()
+
+    def nothing(self, *, shadow: bool) -> Walk:
+        """What a walk comes to on which no rule is satisfied, nor errs."""
+        if shadow not in self._nothing:
+            head = self.tree.root.true_child
+            last = None if head is None else self._chains[head].last(shadow=shadow)
+            self._nothing[shadow] = Walk(self.tree, ROOT, last or ROOT, Verdict.FALSE, "", shadow)
+        return self._nothing[shadow]
 
     def walk(self, context: Context, evaluate: Evaluate, *, shadow: bool = False) -> Walk:
         """What the plain walk comes to. The context must be a whole one, as `read_context` gives."""
@@ -222,9 +247,11 @@ class TreeIndex:
                 head = rule.true_child
                 break
             else:
-                tested = (ids[-1][0] if shadow else chain.last_active) or tested
+                tested = chain.last(shadow=shadow) or tested
                 break
-        return Walk(self.tree, satisfied, tested, Verdict.FALSE if satisfied == ROOT else Verdict.TRUE, "", shadow)
+        if satisfied == ROOT:
+            return self.nothing(shadow=shadow)
+        return Walk(self.tree, satisfied, tested, Verdict.TRUE, "", shadow)
 
 
 class IndexedSet:
@@ -238,27 +265,3 @@ class IndexedSet:
             key: TreeIndex(tree, compiles) for key, tree in rule_set.trees.items()
         }
         self.shadowed = any(tree.shadowed for tree in rule_set.trees.values())
-
-
-def decide_quickly(
-    sets: Sequence[IndexedSet],
-    type_: ExceptionType,
-    task: str,
-    context: Context,
-    evaluate: Evaluate,
-    *,
-    shadow: bool = False,
-) -> Ruling:
-    """What `decide` decides."""
-    walks: list[SetWalk] = []
-    keys = keys_for(type_, task)
-    for one in sets:
-        for key in keys:
-            index = one.indexes.get(key)
-            if index is None:
-                continue
-            done = index.walk(context, evaluate, shadow=shadow)
-            walks.append(SetWalk(one.rule_set.id, one.rule_set.version, key, done))
-            if done.verdict is not Verdict.FALSE:
-                return Ruling(tuple(walks))
-    return Ruling(tuple(walks))
