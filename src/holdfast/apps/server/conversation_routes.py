@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from holdfast.apps.server.answers import ConversationOut, NothingOut, errors
+from holdfast.apps.server.answers import NothingOut, errors
+from holdfast.apps.server.conversation_answers import ConversationOut
 from holdfast.apps.server.desk import Hinter, TheDesk, Viewer
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import ToldIn

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from holdfast.apps.server.answers import EnrolmentOut, NothingOut, errors
+from holdfast.apps.server.answers import NothingOut, errors
 from holdfast.apps.server.desk import AnEnroller, Desk, Enroller, SiteCaller, TheDesk
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import EnrolmentIn, FailedChecksIn, PilotIn
+from holdfast.apps.server.pilot_answers import EnrolmentOut
 from holdfast.apps.server.problems import Problem
 from holdfast.domain.pilots.enrolment import Enrolment, ForAnother, Newcomer, NotGood, digest
 from holdfast.formats.job_public import time_text

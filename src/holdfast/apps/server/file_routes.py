@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from holdfast.apps.server.answers import FileOut, FilesOut, errors
+from holdfast.apps.server.answers import errors
 from holdfast.apps.server.desk import Desk, Operator, TheDesk, Viewer
+from holdfast.apps.server.file_answers import FileOut, FilesOut
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import MarkIn, ReplicaIn, ReplicaOutIn
 from holdfast.apps.server.problems import Problem

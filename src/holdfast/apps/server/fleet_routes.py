@@ -6,10 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from holdfast.apps.server.answers import DrainedOut, PilotsOut, errors
+from holdfast.apps.server.answers import errors
 from holdfast.apps.server.desk import Desk, Operator, TheDesk, Viewer
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import DrainIn
+from holdfast.apps.server.pilot_answers import DrainedOut, PilotsOut
 from holdfast.apps.server.problems import Problem
 from holdfast.domain.jobs.job_document import State
 from holdfast.domain.pilots.pilot import Pilot, PilotState

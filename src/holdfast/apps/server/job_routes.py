@@ -11,7 +11,12 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import PlainTextResponse
 
 from holdfast.apps.downstream_settings import downstream_for
-from holdfast.apps.server.answers import (
+from holdfast.apps.server.answers import errors
+from holdfast.apps.server.approvals import WAITS, alone, ask
+from holdfast.apps.server.description import COUNTS, SORTS, filters
+from holdfast.apps.server.desk import Desk, Operator, Submitter, TheDesk, Viewer, settled
+from holdfast.apps.server.event_stream import EventStream, event
+from holdfast.apps.server.job_answers import (
     CountsOut,
     JobOut,
     JobsOut,
@@ -19,12 +24,7 @@ from holdfast.apps.server.answers import (
     SpecificationOut,
     StoryOut,
     SubmittedOut,
-    errors,
 )
-from holdfast.apps.server.approvals import WAITS, alone, ask
-from holdfast.apps.server.description import COUNTS, SORTS, filters
-from holdfast.apps.server.desk import Desk, Operator, Submitter, TheDesk, Viewer, settled
-from holdfast.apps.server.event_stream import EventStream, event
 from holdfast.apps.server.job_filters import job_query
 from holdfast.apps.server.job_log import followed_log, stored_log
 from holdfast.apps.server.models import ContinueIn, ForceIn, ReasonIn, ReleaseIn, SubmitIn

@@ -9,16 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from holdfast.apps.server.answers import (
-    BeatOut,
-    ByeOut,
-    ClaimsOut,
-    EndResultsOut,
-    NothingOut,
-    RegisteredOut,
-    TokenOut,
-    errors,
-)
+from holdfast.apps.server.answers import NothingOut, errors
 from holdfast.apps.server.claim_inputs import inputs_of
 from holdfast.apps.server.claim_outputs import attempt_folder, outputs_of
 from holdfast.apps.server.claim_tasks import tasks_told
@@ -27,6 +18,7 @@ from holdfast.apps.server.enrolment_routes import let_in
 from holdfast.apps.server.event_stream import EventStream, event, while_wanted
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import BeatIn, BegunIn, CacheReportIn, ClaimIn, EndIn, EndsIn, LogIn, PilotIn
+from holdfast.apps.server.pilot_answers import BeatOut, ByeOut, ClaimsOut, EndResultsOut, RegisteredOut, TokenOut
 from holdfast.apps.server.problems import Problem
 from holdfast.apps.server.quick_beat import beat_answer, pilot_token
 from holdfast.apps.server.site_routes import note_pilot

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Response
 from pydantic import AfterValidator, Field
 
-from holdfast.apps.server.answers import Out, ResourcesOut, Time, errors
+from holdfast.apps.server.answers import Out, Time, errors
 from holdfast.apps.server.desk import Desk, SiteCaller, TheDesk, Viewer
+from holdfast.apps.server.job_answers import ResourcesOut
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import Id, Model, Name, Word
 from holdfast.apps.server.problems import Problem

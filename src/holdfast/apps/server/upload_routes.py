@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from holdfast.apps.server.answers import UploadsOut, errors
+from holdfast.apps.server.answers import errors
 from holdfast.apps.server.claim_outputs import attempt_folder
 from holdfast.apps.server.claim_tasks import task_uploads
 from holdfast.apps.server.desk import Desk, PilotCaller, TheDesk
+from holdfast.apps.server.file_answers import UploadsOut
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.models import UploadsIn
 from holdfast.apps.server.problems import Problem

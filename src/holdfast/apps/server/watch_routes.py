@@ -11,13 +11,14 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import PlainTextResponse
 
 from holdfast.adapters.prometheus.metrics import CONTENT_TYPE
-from holdfast.apps.server.answers import AlertsOut, StatusOut, errors
+from holdfast.apps.server.answers import errors
 from holdfast.apps.server.description import filters
 from holdfast.apps.server.desk import Desk, TheDesk, Viewer
 from holdfast.apps.server.event_stream import EventStream, event
 from holdfast.apps.server.job_filters import job_query, wanted
 from holdfast.apps.server.job_routes import json_answer
 from holdfast.apps.server.problems import Problem
+from holdfast.apps.server.watch_answers import AlertsOut, StatusOut
 from holdfast.domain.jobs.slots import own_slots
 from holdfast.formats.job_public import job_public, time_text, transition_public
 from holdfast.ports.job_store import JobQuery
