@@ -210,6 +210,8 @@ class FakeApi:
                 return 200, {"pilots": found, "inactive": self.inactive}
             case ("POST", ["pilots", "drain"]):
                 return 200, {"pilots": [one["id"] for one in self.pilots]}
+            case ("POST", ["pilots", _, "revoke"]):
+                return 200, {}
             case ("POST", ["logins"]):
                 return 201, {"url": f"{self.url}/login?once=abc", "expires": "2026-05-01T10:10:00.000Z"}
             case ("GET", ["sites"]):

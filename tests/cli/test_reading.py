@@ -200,6 +200,14 @@ def test_pilots_are_told_to_drain(holdfast: Shell, api: FakeApi) -> None:
         assert holdfast("pilots", *words).code == 2
 
 
+def test_the_right_of_a_pilot_is_taken_away(holdfast: Shell, api: FakeApi) -> None:
+    told = holdfast("pilots", "revoke", "p-1", "--reason", "stolen")
+    assert (told.code, told.out) == (0, "p-1\n")
+    assert (api.requests[-1].path, api.requests[-1].body) == ("/v1/pilots/p-1/revoke", {"reason": "stolen"})
+    for words in (["revoke", "p-1"], ["revoke", "--reason", "r"], ["revoke", "p-1", "--reason", "r", "--site", "s"]):
+        assert holdfast("pilots", *words).code == 2
+
+
 def test_alerts(holdfast: Shell, api: FakeApi) -> None:
     api.alerts = [
         {"id": "a", "at": "2026-05-01T10:00:00Z", "job": JOB, "alert": "past-expected-runtime", "words": "too\nlong"}

@@ -62,9 +62,9 @@ EXPECTED: tuple[Row, ...] = (
     ),
     Row(
         "one outbound client: allow-list, addresses pinned, no redirects",
-        "staging and callbacks look a name up once, look at every address, and call that very one; peers too",
-        ("identity/test_outbound.py::test_a_name_is_looked_up_once_and_that_address_is_called", f"{WEB}::test_the_very_address_that_was_checked_is_called", f"{CALLBACKS}::test_a_host_that_is_no_longer_allowed_is_not_called"),
-        "an egress proxy is not spoken to",
+        "callbacks, webhooks, peers, the provider of identities, lineage and storage elements go through one client; task servers and staging have the same in theirs; a list of every place that makes a connection ([decision 94](../decisions/0094-one-way-out.md))",
+        ("identity/test_outbound.py::test_there_is_no_other_way_out", "identity/test_outbound.py::test_only_listed_hosts_are_called_and_no_redirect_is_followed", "identity/test_outbound.py::test_documents_of_a_provider_lead_to_no_other_host", "identity/test_outbound.py::test_a_peer_that_drips_is_not_waited_for", "identity/test_outbound.py::test_a_name_is_looked_up_once_and_that_address_is_called", f"{WEB}::test_the_very_address_that_was_checked_is_called", f"{CALLBACKS}::test_a_host_that_is_no_longer_allowed_is_not_called"),
+        "an egress proxy is not spoken to; apprise and OpenTelemetry make their own connections, to addresses of the settings",
     ),
     Row(
         "mutual TLS",
@@ -74,8 +74,8 @@ EXPECTED: tuple[Row, ...] = (
     ),
     Row(
         "one credential a pilot, short, for itself alone",
-        "15 minutes at most, by a secret that is good once",
-        (f"{ENROL}::test_a_secret_is_traded_for_a_pilots_token", f"{TENANTS}::test_a_pilot_speaks_for_itself_only", f"{ACCESS}::test_a_token_renews_only_for_a_pilot_that_is_registered"),
+        "15 minutes at most, by a secret that is good once; taken back at once ([decision 95](../decisions/0095-one-pilot-is-turned-away.md))",
+        ("server/test_revoked.py::test_a_revoked_pilot_is_refused_at_every_server_and_its_jobs_are_left_to_its_lease", f"{ENROL}::test_a_secret_is_traded_for_a_pilots_token", f"{TENANTS}::test_a_pilot_speaks_for_itself_only", f"{ACCESS}::test_a_token_renews_only_for_a_pilot_that_is_registered"),
         "it is not bound to a certificate or a key of the pilot's",
     ),
     Row(
@@ -166,7 +166,7 @@ INPUTS: tuple[Row, ...] = (
     Row("odd names", "kept as they are and shown as text, or refused; who is let in never depends on how a path ends", (f"{BAD}::test_odd_names_are_kept_as_they_are", f"{BAD}::test_a_bad_job_is_refused_by_name", "web/test_inbox.py::test_names_and_notes_from_outside_are_only_text", f"{ACCESS}::test_unknown_addresses_are_problems_and_lead_nowhere")),
     Row("odd numbers", "refused by name", (f"{BAD}::test_a_bad_job_is_refused_by_name", f"{BAD}::test_numbers_that_json_does_not_have")),
     Row("a million inputs, a hundred thousand tasks, a cycle", "limits are named, and the way round the cycle", ("server/test_submit.py::test_one_job_more_than_ten_thousand_is_refused", f"{BAD}::test_too_many_of_anything_is_refused_by_its_limit", "formats/test_yaml_flow.py::test_what_is_wrong_is_said_with_its_place")),
-    Row("tokens that are none", "401 on every route, streams included", (f"{ACCESS}::test_every_route_refuses_bad_tokens", f"{OIDC}::test_what_is_no_token_of_the_provider_is_refused")),
+    Row("tokens that are none", "401 on every route, streams included; a stream ends with its token", ("server/test_revoked.py::test_a_stream_ends_with_its_token", f"{ACCESS}::test_every_route_refuses_bad_tokens", f"{OIDC}::test_what_is_no_token_of_the_provider_is_refused")),
     Row(
         "another tenant's job in one's own envelope",
         "it does not exist there, so nothing changes and nothing is told; 403 where the envelope itself is another's",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from http.cookies import SimpleCookie
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
 from joserfc.jwk import ECKey
 from tests.identity.oidc_provider import OidcProvider, installed, new_key, walk
@@ -22,6 +24,8 @@ from tests.server.routes import routes_of
 from tests.server.running import Domain, RunningServer
 from tests.server.store_room import store_room
 
+from holdfast.adapters.prometheus.metrics import Metrics, Sample
+from holdfast.apps.metrics_door import metrics_door
 from holdfast.apps.server.desk import MAX_TOKEN, WORD_HEADER, cookie_of
 from holdfast.apps.settings import load
 from holdfast.ports.errors import Permanent
@@ -301,3 +305,22 @@ def test_a_table_that_would_let_the_wrong_ones_in_is_refused(
     table = OidcProvider(tmp_path).table(**changes)
     with pytest.raises(Permanent, match=word):
         load({"HOLDFAST_OIDC": json.dumps(table)})
+
+
+async def test_the_figures_of_a_keeper_are_shown_to_viewers_of_the_provider(
+    server: RunningServer, provider: OidcProvider
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    figures = Metrics(lambda: [Sample("holdfast_servers_alive", "Servers", 1)])
+    async with (
+        metrics_door(figures, server.services.callers, listen="127.0.0.1", port=port),
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as anyone,
+    ):
+        pilot = server.domain.token("enrol", tenant="physics")
+        wanted = [("nothing", 401), (_unsigned(provider), 401), (pilot, 403), (await provider.robot_token(), 200)]
+        for token, status in [*wanted, (server.domain.token("viewer", tenant="physics"), 200)]:
+            answer = await anyone.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+            assert answer.status_code == status
+            assert ("holdfast_servers_alive" in answer.text) == (status == 200)

@@ -52,6 +52,8 @@ class OidcTable(BaseModel):
     """The claim by which roles are given; `realm_access.roles` is a claim in a claim."""
     roles: dict[_Value, tuple[Role, ...]] = Field(default_factory=dict)
     """Roles by values of that claim, `*` for everybody."""
+    hosts: tuple[Annotated[str, Field(max_length=300)], ...] = ()
+    """Other hosts than the issuer's that its documents may name for keys and tokens, such as `www.googleapis.com`; with `private:` before one on a private network."""
     ca: Path | None = None
     """File with the certificates by which the provider is trusted; unset: those that everybody trusts."""
 

@@ -14,13 +14,14 @@ from starlette.routing import Route
 
 from holdfast.adapters.prometheus.metrics import CONTENT_TYPE, Metrics
 from holdfast.apps.signals_left import SignalsLeft
-from holdfast.ports.errors import Permanent
-from holdfast.ports.identity import BadToken, Identity, Role
+from holdfast.ports.errors import Permanent, Transient
+from holdfast.ports.identity import BadToken, Role
+from holdfast.services.know_callers import KnowCallers
 
 
 @asynccontextmanager
-async def metrics_door(metrics: Metrics, identity: Identity, *, listen: str, port: int) -> AsyncIterator[None]:
-    """Shows figures to viewers while it is open; without a port there is no door. `Permanent` if the port cannot be had."""
+async def metrics_door(metrics: Metrics, callers: KnowCallers, *, listen: str, port: int) -> AsyncIterator[None]:
+    """Shows figures to viewers, whether by a token of ours or of the provider of identities, while it is open; without a port there is no door. `Permanent` if the port cannot be had."""
     if not port:
         yield
         return
@@ -28,9 +29,11 @@ async def metrics_door(metrics: Metrics, identity: Identity, *, listen: str, por
     async def show(request: Request) -> Response:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         try:
-            who = identity.verify(token) if scheme.lower() == "bearer" else None
+            who = await callers.verify(token) if scheme.lower() == "bearer" else None
         except BadToken:
             who = None
+        except Transient as error:  # the provider of identities was never reached
+            return PlainTextResponse(f"{error}\n", 503)
         if who is None:
             return PlainTextResponse("send a viewer's token: Authorization: Bearer <token>\n", 401)
         if not who.may(Role.VIEWER):

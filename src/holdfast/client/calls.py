@@ -206,6 +206,11 @@ def fleet(*, state: str | None = None) -> Call[Json]:
     return Call("GET", "/v1/pilots", document, [("state", state)] if state else [])
 
 
+def revoke(pilot: str, *, reason: str) -> Call[Json]:
+    """Take the right of one pilot away."""
+    return Call("POST", f"/v1/pilots/{quote(pilot, safe='')}/revoke", document, body=orjson.dumps({"reason": reason}))
+
+
 def drain(pilots: Sequence[str], *, site: str, host: str, reason: str) -> Call[Json]:
     """Order pilots to take no more jobs."""
     body = {"pilots": list(pilots), "site": site, "host": host, "reason": reason}

@@ -27,14 +27,18 @@ def pilot_to_json(pilot: Pilot) -> Json:
             "version": pilot.version,
             "note": pilot.note,
         }
-        | {name: text for name, text in (("launch", pilot.launch), ("drain", pilot.drain)) if text}
+        | {
+            name: text
+            for name, text in (("launch", pilot.launch), ("drain", pilot.drain), ("revoked", pilot.revoked))
+            if text
+        }
     )
 
 
 _PILOT_KNOWN = frozenset(
     {
         "id", "tenant", "host", "site", "slots", "resources", "lease", "registered", "state", "changed", "batch_job",
-        "version", "note", "launch", "drain",
+        "version", "note", "launch", "drain", "revoked",
     }
 )  # fmt: skip
 
@@ -56,6 +60,7 @@ def pilot_from_json(data: Mapping[str, Any]) -> Pilot:
         note=data["note"],
         launch=data.get("launch", ""),
         drain=data.get("drain", ""),
+        revoked=data.get("revoked", ""),
         extra={key: value for key, value in data.items() if key not in _PILOT_KNOWN},
     )
 

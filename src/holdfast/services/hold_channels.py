@@ -16,6 +16,9 @@ from holdfast.ports.pilot_store import PilotStore
 from holdfast.services.keep_beats import KeepBeats
 from holdfast.services.release_claims import ReleaseClaims
 
+HANG_UP = "hang-up"
+"""The last order of a channel; it is not sent on."""
+
 
 class Order(NamedTuple):
     """What a pilot is told over its channel."""
@@ -93,6 +96,11 @@ class HoldChannels:
         """The pilot says good-bye itself."""
         if channel := self._open.get(pilot):
             channel.dismissed = True
+
+    def hang_up(self, pilot: str) -> None:
+        """End a pilot's channel, if it is here. That says nothing of whether the pilot lives: its lease does."""
+        self.dismiss(pilot)
+        self.order(pilot, HANG_UP, {})
 
     def order(self, pilot: str, event: str, data: Mapping[str, object]) -> bool:
         """Pass an order on at once, if the pilot's channel is here."""

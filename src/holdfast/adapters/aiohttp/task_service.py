@@ -1,7 +1,8 @@
-"""Speaks to a TES server: kept connections, no redirects, bounded in time and size."""
+"""Speaks to a TES server: kept connections, to addresses of the host that was named alone, no redirects, bounded in time and size."""
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -33,6 +34,7 @@ class AiohttpTaskService:
         parts = urlsplit(url)
         base = url.rstrip("/") if parts.path.strip("/") else url.rstrip("/") + STANDARD
         self._host = parts.netloc
+        self._name = parts.hostname or ""
         self._token = token
         self._tasks = f"{base}/tasks"
         self._most = most
@@ -83,7 +85,10 @@ class AiohttpTaskService:
             secure = self._tasks.startswith("https:")
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=self._most, keepalive_timeout=KEEP_SECONDS, ssl=_certificates() if secure else True
+                    limit=self._most,
+                    keepalive_timeout=KEEP_SECONDS,
+                    ssl=_certificates() if secure else True,
+                    resolver=_OneHost(self._name),
                 ),
                 timeout=aiohttp.ClientTimeout(total=SECONDS, sock_connect=CONNECT_SECONDS),
                 trust_env=False,
@@ -125,6 +130,21 @@ class AiohttpTaskService:
 
     def _authorization(self) -> dict[str, str]:
         return {} if self._token is None else {"Authorization": f"Bearer {self._token()}"}
+
+
+class _OneHost(aiohttp.ThreadedResolver):
+    """Looks up the host that an operator named, and no other: the library connects to what is found here."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__()
+        self._only = host
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[aiohttp.abc.ResolveResult]:
+        if host != self._only:
+            raise OSError(f"{host} is not the task server that was named")
+        return await super().resolve(host, port, family)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Files on storage elements that speak HTTP, S3 by signed addresses among them. The operator named them, so no list of hosts is asked."""
+"""Files on storage elements that speak HTTP, S3 by signed addresses among them. The operator named them, so their hosts are the list."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import httpx
 
-from holdfast.adapters.httpx.notify import certificates
+from holdfast.adapters.httpx.guarded import bounded, guarded_client
+from holdfast.domain.jobs.outbound import Outbound
 from holdfast.ports.errors import Permanent, Transient
 
 SECONDS = 30.0
@@ -16,6 +17,9 @@ GONE = (404, 410)
 
 class HttpElementFiles:
     """Fills `ports.storage.ElementFiles`."""
+
+    def __init__(self, allowed: Outbound) -> None:
+        self._allowed = allowed
 
     async def read(self, place: str, most: int) -> bytes | None:
         status, content = await self._call("GET", place, most)
@@ -43,15 +47,12 @@ class HttpElementFiles:
         try:
             async with (
                 asyncio.timeout(SECONDS),
-                httpx.AsyncClient(follow_redirects=False, trust_env=False, verify=certificates()) as client,
+                guarded_client(self._allowed) as client,
                 client.stream(method, place, headers={"Accept-Encoding": "identity"}) as answer,
             ):
-                content = bytearray()
-                async for piece in answer.aiter_raw():
-                    content += piece
-                    if len(content) > most:
-                        raise Permanent(f"{_host(place)}: it is larger than {most} bytes")
-                return answer.status_code, bytes(content)
+                return answer.status_code, await bounded(answer, most, raw=True)
+        except ValueError as error:
+            raise Permanent(f"{_host(place)}: it has {error}") from error
         except (TimeoutError, httpx.HTTPError, OSError) as error:
             raise Transient(f"no answer from {_host(place)}: {type(error).__name__}") from error
 

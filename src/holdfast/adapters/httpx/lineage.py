@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import httpx
 import orjson
 
-from holdfast.adapters.httpx.notify import certificates
+from holdfast.adapters.httpx.guarded import bounded, guarded_client
+from holdfast.domain.jobs.outbound import Outbound
 from holdfast.ports.errors import Transient
 
 SECONDS = 10.0
+MAX_ANSWER = 65_536
 _LATER = frozenset({401, 403, 404, 408, 425, 429})
 """Refusals that whoever looks after the servers can mend, or time."""
 
@@ -21,9 +25,8 @@ class WebLineage:
     def __init__(self, url: str, token: Callable[[], str] | None = None) -> None:
         self._url = url
         self._token = token
-        self._client = httpx.AsyncClient(
-            follow_redirects=False, trust_env=False, verify=certificates(), timeout=httpx.Timeout(SECONDS)
-        )
+        allowed = Outbound.only(url, setting="lineage")
+        self._client = guarded_client(allowed, seconds=SECONDS, keep=True)
 
     async def send(self, events: Sequence[Mapping[str, object]]) -> int:
         headers = {"Content-Type": "application/json"}
@@ -32,8 +35,13 @@ class WebLineage:
         refused = 0
         for event in events:
             try:
-                answer = await self._client.post(self._url, content=orjson.dumps(event), headers=headers)
-            except httpx.HTTPError as error:
+                async with (
+                    asyncio.timeout(SECONDS),
+                    self._client.stream("POST", self._url, content=orjson.dumps(event), headers=headers) as answer,
+                ):
+                    with suppress(ValueError):
+                        await bounded(answer, MAX_ANSWER, raw=True)
+            except (TimeoutError, httpx.HTTPError, OSError) as error:
                 raise Transient(f"the lineage server does not answer: {type(error).__name__}") from error
             if answer.is_success:
                 continue

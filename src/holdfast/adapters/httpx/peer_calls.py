@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -9,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import orjson
 
-from holdfast.adapters.httpx.notify import certificates, resolved
+from holdfast.adapters.httpx.guarded import bounded, guarded_client
 from holdfast.domain.jobs.outbound import Outbound
 from holdfast.domain.peers.peer import Peer
 from holdfast.formats.peer_offer import stamp_from_tags
@@ -20,6 +22,8 @@ WES = "/ga4gh/wes/v1"
 STAMP = "Holdfast-Stamp"
 SECONDS = 5.0
 CONNECT_SECONDS = 2.0
+WHOLE = 30.0
+"""Seconds for an answer to its end, however slowly it comes."""
 MAX_ANSWER = 32 << 20
 MAX_OUTPUTS = 65_536
 """Bytes of what a run gave back: a case carries it."""
@@ -30,9 +34,11 @@ _LATER = frozenset({401, 403, 404, 408, 425, 429})
 class HttpxPeerCalls:
     """Fills `ports.peer.PeerCalls`."""
 
-    def __init__(self, tokens: PeerTokens, allowed: Outbound) -> None:
+    def __init__(self, tokens: PeerTokens, allowed: Outbound, verify: ssl.SSLContext | None = None) -> None:
+        """`verify`: whom to trust, and what is shown to peers that ask for a certificate; None: whom everybody does, and nothing."""
         self._tokens = tokens
         self._allowed = allowed
+        self._verify = verify
 
     async def hello(self, peer: Peer, who: Caller) -> Said:
         answer = await self._ask(peer, who, "GET", f"{WES}/service-info")
@@ -84,29 +90,18 @@ class HttpxPeerCalls:
         host = parts.hostname or ""
         if parts.scheme != "https" and not self._allowed.may_be_private(host):
             raise Permanent(f"{peer.name}: a token goes over the net by https only")
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        address = await resolved(self._allowed, host, port)
-        shown = f"[{address}]" if ":" in address else address
-        # Connect to the very address that was checked, so that a second look-up cannot give another.
-        target = parts._replace(netloc=f"{shown}:{port}").geturl() + path
-        headers = {"Host": parts.netloc, "Authorization": f"Bearer {self._tokens.make(peer.key, who)}"}
+        headers = {"Authorization": f"Bearer {self._tokens.make(peer.key, who)}"}
         headers |= more.pop("headers", {})
         try:
-            async with httpx.AsyncClient(
-                follow_redirects=False,
-                trust_env=False,
-                verify=certificates(),
-                timeout=httpx.Timeout(SECONDS, connect=CONNECT_SECONDS),
-            ) as client:
-                request = client.build_request(
-                    method, target, headers=headers, extensions={"sni_hostname": host}, **more
-                )
-                answer = await client.send(request, stream=True)
-                try:
-                    content = await _bounded(answer, peer.name)
-                finally:
-                    await answer.aclose()
-        except (httpx.HTTPError, OSError) as error:
+            async with (
+                asyncio.timeout(WHOLE),
+                guarded_client(self._allowed, seconds=SECONDS, connect=CONNECT_SECONDS, verify=self._verify) as client,
+                client.stream(method, peer.url + path, headers=headers, **more) as answer,
+            ):
+                content = await bounded(answer, MAX_ANSWER)
+        except ValueError as error:
+            raise Transient(f"{peer.name} answered with {error}") from error
+        except (TimeoutError, httpx.HTTPError, OSError) as error:
             raise Transient(f"no answer from {peer.name}: {type(error).__name__}") from error
         if missing and answer.status_code == httpx.codes.NOT_FOUND:
             raise NotFound(f"{peer.name} knows no such run")
@@ -122,15 +117,6 @@ class HttpxPeerCalls:
         except orjson.JSONDecodeError as error:
             raise Transient(f"{peer.name} answered with no JSON") from error
         return read if isinstance(read, dict) else {}
-
-
-async def _bounded(answer: httpx.Response, peer: str) -> bytes:
-    content = bytearray()
-    async for piece in answer.aiter_bytes():
-        content += piece
-        if len(content) > MAX_ANSWER:
-            raise Transient(f"{peer} answered with more than {MAX_ANSWER} bytes")
-    return bytes(content)
 
 
 def _run(told: Mapping[str, Any]) -> PeerRun:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote_plus
@@ -11,7 +10,8 @@ from urllib.parse import quote_plus
 import httpx
 import orjson
 
-from holdfast.adapters.httpx.notify import certificates
+from holdfast.adapters.httpx.guarded import bounded, certificates_with, guarded_client
+from holdfast.domain.jobs.outbound import Outbound
 from holdfast.ports.errors import Permanent, Transient
 from holdfast.ports.secrets import Secrets
 
@@ -22,9 +22,10 @@ MAX_ANSWER = 1 << 20
 class HttpxProviderDoor:
     """Fills `ports.provider.ProviderDoor`."""
 
-    def __init__(self, secrets: Secrets, *, secret: str = "", ca_file: Path | None = None) -> None:
+    def __init__(self, secrets: Secrets, allowed: Outbound, *, secret: str = "", ca_file: Path | None = None) -> None:
         """`secret` says where the client's secret is; empty: it has none. `ca_file`: whom to trust, unless it is whom everybody does."""
         self._secrets = secrets
+        self._allowed = allowed
         self._secret = secret
         self._ca_file = ca_file
 
@@ -52,19 +53,17 @@ class HttpxProviderDoor:
         self, method: str, url: str, *, data: dict[str, str] | None = None, auth: tuple[str, str] | None = None
     ) -> tuple[int, Mapping[str, object]]:
         # Asked once in many minutes, so that nothing is kept open.
-        verify = certificates() if self._ca_file is None else ssl.create_default_context(cafile=str(self._ca_file))
         try:
             async with (
                 asyncio.timeout(SECONDS),
-                httpx.AsyncClient(follow_redirects=False, trust_env=False, verify=verify) as http,
+                guarded_client(self._allowed, verify=certificates_with(self._ca_file)) as http,
+                http.stream(method, url, data=data, headers={"Accept": "application/json"}, auth=auth) as answer,
             ):
-                request = http.build_request(method, url, data=data, headers={"Accept": "application/json"})
-                answer = await http.send(request, stream=True, auth=auth)
-                content = b""
-                async for piece in answer.aiter_bytes():
-                    content += piece
-                    if len(content) > MAX_ANSWER:
-                        raise Transient(f"{url} answers with more than {MAX_ANSWER} bytes")
+                content = await bounded(answer, MAX_ANSWER)
+        except Permanent as error:  # its documents name a host that is not listed; an administrator can mend that
+            raise Transient(str(error)) from error
+        except ValueError as error:
+            raise Transient(f"{url} answers with {error}") from error
         except (TimeoutError, httpx.HTTPError, OSError) as error:
             raise Transient(f"the provider of identities does not answer: {type(error).__name__}") from error
         try:

@@ -1,4 +1,4 @@
-"""`holdfast pilots`: which pilots there are and what they do, and the order to drain."""
+"""`holdfast pilots`: which pilots there are and what they do, the order to drain, and a right that is taken away."""
 
 from __future__ import annotations
 
@@ -15,18 +15,26 @@ from holdfast.apps.cli.session import Session
 def pilots(
     session: Session,
     action: Annotated[
-        str | None, typer.Argument(metavar="[show|drain]", help="Show pilots, or order some to take no more jobs.")
+        str | None,
+        typer.Argument(
+            metavar="[show|drain|revoke]",
+            help="Show pilots, order some to take no more jobs, or take the right of some away.",
+        ),
     ] = None,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[PILOT]...", help="With drain: these.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[PILOT]...", help="With drain and revoke: these.")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Also those that are gone.")] = False,
     site: Annotated[str, typer.Option("--site", metavar="NAME", help="With drain: all of a site.")] = "",
     host: Annotated[str, typer.Option("--host", metavar="NAME", help="With drain: all on a host.")] = "",
     reason: Annotated[
-        str | None, typer.Option("--reason", "-r", metavar="TEXT", help="With drain: why; kept in the audit log.")
+        str | None,
+        typer.Option("--reason", "-r", metavar="TEXT", help="With drain and revoke: why; kept in the audit log."),
     ] = None,
 ) -> None:
     """Show the pilots that run jobs: `idle`, `busy`, or `inactive` while they wait in their batch system. `drain` orders some to end what
-    they run, take no more, and go (operators).
+    they run, take no more, and go (operators). `revoke` takes the right of those named away at once, as for a token that was stolen: servers refuse
+    all they say, and their jobs run again when their leases have ended.
 
     holdfast pilots drain --host node7 --reason "a disk is being replaced"
     """
@@ -45,8 +53,16 @@ def pilots(
                 session.out.data(str(name))
             session.out.say(f"{len(told['pilots'])} pilots take no more jobs; each goes when what it runs has ended.")
         return
+    if action == "revoke":
+        if not (names and reason) or site or host:
+            raise typer.BadParameter("revoke wants the names of pilots, and --reason: others will ask why")
+        for name in names:
+            session.client.send(calls.revoke(name, reason=reason))
+            session.out.document({"pilot": name}) if session.out.as_json else session.out.data(name)
+        session.out.say("Refused from now on; what they run goes elsewhere when their leases have ended.")
+        return
     if action not in (None, "show"):
-        raise typer.BadParameter(f"{action!r} is neither show nor drain")
+        raise typer.BadParameter(f"{action!r} is neither show, drain nor revoke")
     told = session.client.send(calls.fleet())
     if not everything:
         told["pilots"] = [one for one in told["pilots"] if one.get("state") != "gone"]
@@ -94,6 +110,8 @@ def _state(pilot: dict[str, Any]) -> str:
     """What a living one does; otherwise how it stands."""
     if pilot.get("state") != "alive":
         return str(pilot.get("state", ""))
+    if pilot.get("revoked"):
+        return "revoked"
     return "draining" if pilot.get("drain") else str(pilot.get("activity") or "alive")
 
 
@@ -102,6 +120,7 @@ def _colour(state: str) -> str:
         "busy": "green",
         "alive": "green",
         "silent": "red",
+        "revoked": "red",
         "draining": "yellow",
         "gone": "dim",
         "inactive": "dim",

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from holdfast.adapters.prometheus.metrics import Metrics
+from holdfast.apps.server.event_stream import ENDED
 from holdfast.apps.server.problems import Problem
 from holdfast.apps.wiring.server import ServerParts
 from holdfast.domain.data.replica import Viewpoint
@@ -21,6 +22,7 @@ from holdfast.domain.faults.audit import Note
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.pilots.enrolment import MARK
+from holdfast.ports.errors import PortError
 from holdfast.ports.identity import BadToken, Principal, Role
 from holdfast.ports.job_store import Stored
 from holdfast.services.open_sessions import word_against_forgery
@@ -32,6 +34,9 @@ FOR_PEERS = ("/ga4gh/wes/v1/", "/v1/peering/")
 """Where other domains ask; nothing else here is any of their business."""
 LATEST = 86_400
 """Seconds for which the ended token of a pilot can still be traded for a new one."""
+REVOKED = "the right of this pilot was taken away"
+LOOK_EVERY = 60.0
+"""Seconds between looks whether the token of an open stream is still good."""
 WORD_HEADER = "X-Holdfast-Word"
 """With it a page shows that an act is its own: no other site can read the word, nor send the header without being asked first."""
 
@@ -57,6 +62,11 @@ class Desk:
     """From where each pilot looks at storage elements."""
     waiting_engines: int = 0
     """Requests of other engines that wait for orders here."""
+
+    def refuse_revoked(self, pilot: str) -> None:
+        """Let no pilot on whose right was taken away."""
+        if pilot in self.services.revocations.known:
+            raise Problem(403, REVOKED)
 
     async def specifications(self, ids: Sequence[str]) -> dict[str, Specification]:
         return await self.services.specifications.find(ids)
@@ -174,16 +184,35 @@ async def _verified(request: Request, token: str, late: int) -> Principal:
         raise Problem(401, str(error)) from error
 
 
+async def _until_bad(request: Request, token: str) -> None:
+    """Wait until a token is good no more: at its end, or soon after it was taken away. The channel of a pilot is held by its beats, and is not asked."""
+    while True:
+        try:
+            who = await _verified(request, token, 0)
+        except Problem:
+            return
+        except PortError:  # the provider is away; what it said last holds on
+            await asyncio.sleep(LOOK_EVERY)
+            continue
+        left = who.expires - desk_of(request).services.parts.clock.now() / 1000
+        await asyncio.sleep(min(max(left, 0.1), LOOK_EVERY))
+
+
 def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Principal]]:
     """A dependency that lets nobody through without a token of that role."""
 
     async def check(request: Request) -> Principal:
-        principal = await _verified(request, _bearer(request), late)
+        token = _bearer(request)
+        principal = await _verified(request, token, late)
         if not principal.may(role):
             raise Problem(403, f"this needs the role {role}; the token has {', '.join(sorted(principal.roles))}")
         named = request.path_params.get("pilot")
         if role is Role.PILOT and named != principal.subject:
             raise Problem(403, "the token belongs to another pilot")
+        if role is Role.PILOT:
+            desk_of(request).refuse_revoked(principal.subject)
+        else:
+            request.scope[ENDED] = lambda: _until_bad(request, token)
         return principal
 
     check.role = role  # type: ignore[attr-defined]  # the test of all routes reads it

@@ -12,6 +12,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 T = TypeVar("T")
+ENDED = "holdfast.ended"
+"""Where a route's check of its token leaves, in the scope of the request, what waits until that token is good no more."""
 
 
 def event(name: str, data: object, *, number: str | None = None) -> bytes:
@@ -21,7 +23,7 @@ def event(name: str, data: object, *, number: str | None = None) -> bytes:
 
 
 class EventStream(Response):
-    """Sends what a generator yields; closes the generator as soon as either side goes away."""
+    """Sends what a generator yields; closes the generator as soon as either side goes away, or the token that opened it is good no more."""
 
     media_type = "text/event-stream"
 
@@ -33,11 +35,13 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        tasks = [
+        tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(self._send_all(send)),
             asyncio.create_task(_until_gone(receive)),
             asyncio.create_task(self._stopping.wait()),
         ]
+        if ended := scope.get(ENDED):
+            tasks.append(asyncio.create_task(ended()))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from holdfast.apps.server.answers import errors
+from holdfast.apps.server.answers import NothingOut, errors
 from holdfast.apps.server.desk import Desk, Operator, TheDesk, Viewer
 from holdfast.apps.server.job_routes import json_answer
-from holdfast.apps.server.models import DrainIn
+from holdfast.apps.server.models import DrainIn, RevokeIn
 from holdfast.apps.server.pilot_answers import DrainedOut, PilotsOut
 from holdfast.apps.server.problems import Problem
 from holdfast.domain.jobs.job_document import State
@@ -78,3 +78,15 @@ async def drain(desk: TheDesk, who: Operator, body: DrainIn) -> Response:
         await drains.drain(chosen, by=who.subject, reason=body.reason)
         desk.services.fleet.changed(who.tenant)
     return json_answer({"pilots": names})
+
+
+@router.post("/v1/pilots/{pilot}/revoke", response_model=NothingOut, responses=errors(404, body=True))
+async def revoke(desk: TheDesk, who: Operator, pilot: str, body: RevokeIn) -> Response:
+    """Take the right of one pilot away: from then on it is refused everywhere, and its jobs run again when its lease has ended."""
+    known = await desk.services.parts.pilots.get_pilot(pilot) if len(pilot) <= 64 else None
+    if known is None or known.pilot.tenant != who.tenant:
+        raise Problem(404, f"there is no pilot {pilot[:64]}")
+    await desk.note(who, "revoke", pilot, why=body.reason, host=known.pilot.host, site=known.pilot.site)
+    await desk.services.revocations.revoke(known.pilot, by=who.subject, reason=body.reason)
+    desk.services.fleet.changed(who.tenant)
+    return json_answer({})

@@ -198,6 +198,10 @@ class DrainIn(Model):
     reason: Annotated[Reason, Field(min_length=1)]
 
 
+class RevokeIn(Model):
+    reason: Annotated[Reason, Field(min_length=1)]
+
+
 class BeatIn(Model):
     counter: int = Field(ge=0, le=INT64)
     session: int = Field(default=0, ge=0, le=INT64)

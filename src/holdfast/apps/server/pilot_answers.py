@@ -28,6 +28,8 @@ class PilotOut(BaseModel):
     note: str
     launch: str = ""
     drain: str = ""
+    revoked: str = ""
+    """Who took its right away, and why."""
     activity: Literal["idle", "busy"] | None
     """Of one that is alive."""
     claims: int

@@ -13,7 +13,7 @@ from holdfast.apps.server.answers import NothingOut, errors
 from holdfast.apps.server.claim_inputs import inputs_of
 from holdfast.apps.server.claim_outputs import attempt_folder, outputs_of
 from holdfast.apps.server.claim_tasks import tasks_told
-from holdfast.apps.server.desk import AnEnroller, Desk, LatePilot, PilotCaller, TheDesk, settled
+from holdfast.apps.server.desk import REVOKED, AnEnroller, Desk, LatePilot, PilotCaller, TheDesk, settled
 from holdfast.apps.server.enrolment_routes import let_in
 from holdfast.apps.server.event_stream import EventStream, event, while_wanted
 from holdfast.apps.server.job_routes import json_answer
@@ -36,7 +36,7 @@ from holdfast.ports.identity import Principal
 from holdfast.ports.job_store import JobQuery, Record, Stored, Written
 from holdfast.services.drain_pilots import ORDER as DRAIN
 from holdfast.services.end_jobs import EndReport, Result
-from holdfast.services.hold_channels import Channel
+from holdfast.services.hold_channels import HANG_UP, Channel
 from holdfast.services.keep_caches import CacheReport, Share
 from holdfast.services.note_leftovers import Cleanup
 from holdfast.services.reach_elements import element_path
@@ -96,6 +96,8 @@ def _extra(body: PilotIn) -> dict[str, object]:
 async def _known(desk: Desk, pilot: str, tenant: str) -> bool:
     """Whether a pilot is there already: it asks again since the answer was lost."""
     known = await desk.services.parts.pilots.get_pilot(pilot)
+    if known is not None and known.pilot.revoked:
+        raise Problem(403, REVOKED)
     return known is not None and known.pilot.tenant == tenant and known.pilot.state is not PilotState.GONE
 
 
@@ -105,6 +107,8 @@ async def renew(desk: TheDesk, who: LatePilot, pilot: str) -> Response:
     known = await desk.services.parts.pilots.get_pilot(pilot)
     if known is None or known.pilot.tenant != who.tenant:
         raise Problem(403, "the pilot is not registered")
+    if known.pilot.revoked:
+        raise Problem(403, REVOKED)
     return json_answer(pilot_token(desk, pilot, who.tenant))
 
 
@@ -115,6 +119,7 @@ async def channel(
     """The channel that a pilot holds open for its whole life."""
     draining = await desk.services.drains.ordered(pilot)
     opened = await desk.services.channels.open(pilot, session, desk.services.parts.settings.lease)
+    desk.refuse_revoked(pilot)  # it may have been revoked while the session was stored
     if draining:
         desk.services.channels.order(pilot, DRAIN, {})
     return EventStream(_orders(desk, opened), desk.stopping)
@@ -127,6 +132,8 @@ async def _orders(desk: Desk, held: Channel) -> AsyncGenerator[bytes, None]:
             try:
                 async with asyncio.timeout(PING):
                     order = await held.orders.get()
+                if order.event == HANG_UP:
+                    return
                 yield event(order.event, order.data)
             except TimeoutError:
                 yield event("ping", {})
@@ -166,6 +173,10 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
         wait=max(body.wait, ONE_LOOK),
     )
     granted = await while_wanted(asking, request.receive, desk.stopping) or []
+    if granted and pilot in services.revocations.known:
+        why = "its pilot's right was taken away while it waited"
+        await services.parts.release.release(granted, by="server", reason=why, overlap_possible=False)
+        raise Problem(403, REVOKED)
     services.ends.granted(granted)
     for one in granted:
         if one.document.attempt == 1 and one.document.claim is not None:
@@ -215,6 +226,8 @@ async def _pilot_host(desk: Desk, pilot: str, who: Principal) -> str:
         known = await desk.services.parts.pilots.get_pilot(pilot)
         if known is None or known.pilot.tenant != who.tenant:
             raise Problem(403, "the pilot is not registered; register again")
+        if known.pilot.revoked:  # also of a server that has just come, and has not heard of it yet
+            raise Problem(403, REVOKED)
         host = desk.hosts[pilot] = known.pilot.host
         desk.services.neighbours.meet(known.pilot)
         desk.places[pilot] = (known.pilot.site, known.pilot.slots)

@@ -107,6 +107,8 @@ class QuickBeat:
             who = self.desk.services.parts.identity.verify(token[7:].decode("ascii"))
         except (BadToken, UnicodeDecodeError):
             return None
+        if who.subject in self.desk.services.revocations.known:
+            return None
         return who if who.subject.encode() == path[1] and who.may(Role.PILOT) else None
 
     def _beat(self, content: bytes) -> Beat | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import structlog
 
 from holdfast.adapters.httpx.provider_door import HttpxProviderDoor
 from holdfast.adapters.joserfc.signatures import JoseSignatures
 from holdfast.adapters.system.secrets import ReferencedSecrets
 from holdfast.apps.wiring.parts import Parts
+from holdfast.domain.jobs.outbound import Outbound
 from holdfast.services.ask_provider import AskProvider
 
 log = structlog.get_logger()
@@ -17,7 +20,10 @@ def ask_provider(parts: Parts) -> AskProvider | None:
     table = parts.settings.oidc
     if table is None:
         return None
-    door = HttpxProviderDoor(ReferencedSecrets(), secret=table.client_secret or "", ca_file=table.ca)
+    allowed = Outbound(
+        (f"private:{urlsplit(table.issuer).hostname}", *table.hosts), setting="hosts of the provider of identities"
+    )
+    door = HttpxProviderDoor(ReferencedSecrets(), allowed, secret=table.client_secret or "", ca_file=table.ca)
     signatures = JoseSignatures(frozenset(table.algorithms))
     return AskProvider(
         table.terms,

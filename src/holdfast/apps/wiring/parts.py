@@ -267,9 +267,12 @@ def make_engine(settings: Settings, interceptors: Sequence[Interceptor] = ()) ->
 
 def reach_elements(settings: Settings) -> ReachElements:
     """The storage elements of the settings, and everything that reaches them."""
-    web, own, xrootd = HttpElementFiles(), FolderFiles(), XrootdFiles()
+    elements = elements_of(settings.storage)
+    bases = [door.base for one in elements.values() for door in one.doors if door.kind in (Kind.HTTP, Kind.S3)]
+    web = HttpElementFiles(Outbound.only(*bases, setting="storage"))
+    own, xrootd = FolderFiles(), XrootdFiles()
     files: dict[Kind, ElementFiles] = {Kind.HTTP: web, Kind.S3: web, Kind.FILE: own, Kind.ROOT: xrootd}
-    return ReachElements(elements_of(settings.storage), S3Signer(credentials_of(settings.storage)), files)
+    return ReachElements(elements, S3Signer(credentials_of(settings.storage)), files)
 
 
 def run_exlet(parts: Parts, steer: SteerJobs) -> RunExlet:

@@ -60,6 +60,7 @@ from holdfast.services.read_results import ReadResults
 from holdfast.services.read_runs import ReadRuns
 from holdfast.services.recall_tasks import RecallTasks
 from holdfast.services.replay_rules import ReplayRules
+from holdfast.services.revoke_pilots import RevokePilots
 from holdfast.services.rule_cache import RuleCache
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.submit_jobs import SubmitJobs
@@ -152,6 +153,9 @@ class ServerParts:
         self.offer = MeasureOffer(store, parts.pilots, self.sites, clock)
         self.failed_checks = NoteFailedChecks(store, clock)
         self.drains = DrainPilots(store, parts.pilots, clock, self.channels.order)
+        self.revocations = RevokePilots(
+            store, parts.pilots, clock, parts.settings.token_seconds, hang_up=self.channels.hang_up
+        )
         self.case_outputs = FindOutputs(store, ReadResults(SharedResults(parts.settings.outputs), parts.elements))
         self.runs = ReadRuns(store, parts.engine, parts.flows, clock) if parts.engine is not None else None
         self.leases = hold_leases(parts, parts.engine, self.runs) if parts.engine is not None else None
@@ -194,6 +198,7 @@ class ServerParts:
             "follow": self.follow.run,
             "beats": self.beats.run,
             "channels": self.channels.run,
+            "revocations": self.revocations.run,
             "hosts": self.hosts.run,
             "neighbours": self.neighbours.run,
             "gates": self.gates.run,

@@ -1,4 +1,4 @@
-"""Which addresses outside may be called: one policy for callbacks and for staging."""
+"""Which addresses outside may be called: one policy for everything that goes out by somebody's word."""
 
 from __future__ import annotations
 
@@ -21,6 +21,18 @@ class Outbound:
         self._allowed = tuple(one.removeprefix("private:") for one in allowed)
         self._setting = setting
 
+    @classmethod
+    def only(cls, *urls: str, setting: str) -> Outbound:
+        """The hosts of addresses that an administrator has written down: these very hosts, which may be on a private network."""
+        hosts = {urlsplit(url).hostname for url in urls}
+        return cls(tuple(sorted(f"private:{host}" for host in hosts if host)), setting=setting)
+
+    def refuses(self, host: str) -> str | None:
+        """Why this host may not be called, or None."""
+        if any(_matches(host, one) for one in self._allowed):
+            return None
+        return f"host {host} is not among the allowed hosts; an administrator sets {self._setting}"
+
     def check(self, url: str) -> str | None:
         """Why this address may not be called, or None."""
         if _ODD.search(url):
@@ -34,9 +46,7 @@ class Outbound:
             return "only http and https are allowed"
         if not host or parts.username or parts.password or len(url) > 2000:
             return "it needs a host, no credentials, and at most 2,000 characters"
-        if not any(_matches(host, one) for one in self._allowed):
-            return f"host {host} is not among the allowed hosts; an administrator sets {self._setting}"
-        return None
+        return self.refuses(host)
 
     def may_be_private(self, host: str) -> bool:
         """Whether this host may be on a private network."""

@@ -42,6 +42,8 @@ class Pilot:
     """Which launch of its site's agent it came by; empty for none."""
     drain: str = ""
     """Who ordered it to take no more jobs, and why; empty while nobody did."""
+    revoked: str = ""
+    """Who took its right away, and why; empty while nobody did."""
     extra: Mapping[str, object] = field(default_factory=dict)
 
 
