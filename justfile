@@ -108,7 +108,7 @@ faults *args:
 
 # Stores that are killed, filled, split, lost and brought back: each test starts its own (minutes; small disks and networks of its own take root).
 faults-stores *args:
-    eval "$(scripts/servers env)" && uv run pytest -s -m slow tests/faults/test_own_opensearch.py tests/faults/test_own_postgres.py {{ args }}
+    eval "$(scripts/servers env)" && uv run pytest -s -m slow tests/faults/test_own_opensearch.py tests/faults/test_own_postgres.py tests/live/test_restored.py {{ args }}
 
 # Write the page "Proof" and its pictures from bench/results.
 proof *args:

@@ -19,7 +19,7 @@ opensearch_configure() { # opensearch_configure NAME I
   for ((k = 1; k <= nodes; k++)); do
     names+="${names:+,}n$k" hosts+="${hosts:+,}127.0.0.1:$((port + 99 + k))"
   done
-  mkdir -p "$d"/{data,logs,tmp}
+  mkdir -p "$d"/{data,logs,tmp,snapshots}
   rm -rf "$d/config"
   cp -r "$(opensearch_dist)/config" "$d/config"
   mkdir -p "$d/config/jvm.options.d"
@@ -29,6 +29,7 @@ opensearch_configure() { # opensearch_configure NAME I
     echo "node.name: n$i"
     echo "path.data: $d/data"
     echo "path.logs: $d/logs"
+    echo "path.repo: $d/snapshots"
     echo "network.host: 127.0.0.1"
     echo "http.port: $((port + i - 1))"
     echo "transport.port: $((port + 99 + i))"

@@ -196,12 +196,22 @@ TABLE: tuple[Row, ...] = (
         ("tests/replay/test_replay.py::test_a_history_replays",),
         missing="processes of two releases side by side",
     ),
-    Row(42, "a restored snapshot of the store", missing="the generation rule is tested in the domain; a real restore is not played yet"),
+    Row(
+        42,
+        "a restored snapshot of the store",
+        (
+            "tests/live/test_restored.py::test_what_was_claimed_after_the_backup_is_fenced_off",
+            "tests/live/test_restored.py::test_a_second_restore_of_the_same_backup_gives_a_higher_generation",
+        ),
+    ),
     Row(
         43,
-        "a job that the store lost",
-        ("tests/live/test_case_recovery.py::test_a_job_that_the_store_lost_is_made_again",),
-        missing="a whole index; only jobs of open cases can be made again",
+        "a job that the store lost, and its whole index",
+        (
+            "tests/live/test_case_recovery.py::test_a_job_that_the_store_lost_is_made_again",
+            f"{OWN_OPENSEARCH}::test_the_index_of_jobs_is_lost",
+        ),
+        missing="a client's own jobs are gone with it, which no store without a copy can help",
     ),
     Row(
         44,

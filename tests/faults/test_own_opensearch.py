@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
 from tests.faults.load import Site, figures, site_under_load
 from tests.faults.own_stores import OPENSEARCH, OwnServers, own_servers
+from tests.live.case_site import TENANT as CASES
+from tests.live.case_site import CaseSite, case_site
+from tests.live.test_cases import SCATTER
 from tests.server.running import Domain, until
+from tests.server.scripted_pilot import ScriptedPilot
+
+from holdfast.ports.job_store import JobQuery
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.alone]
 
 TIMES = int(os.environ.get("HOLDFAST_FAULT_TIMES", "2"))
+LOST = int(os.environ.get("HOLDFAST_FAULT_JOBS", "1000"))
+"""Jobs of the case whose index is lost."""
 SMALL = 384 << 20
 """Bytes of the disk."""
 BACK = 90.0
@@ -109,3 +119,58 @@ async def test_the_disk_of_opensearch_is_full(node: OwnServers, tmp_path: Path, 
     finally:
         disk.empty()
         await node.ask("PUT", "/_cluster/settings", {"persistent": dict.fromkeys(settings)})
+
+
+async def test_the_index_of_jobs_is_lost(
+    node: OwnServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Any
+) -> None:
+    """Without a backup: nothing is accepted until a process is started again and makes the index; then open cases make their jobs again."""
+    monkeypatch.setenv("HOLDFAST_TEST_OPENSEARCH", f"http://{node.opensearch}")
+    async with case_site("opensearch", tmp_path, pilots=0, look_after=5.0) as running:
+        store = running.server.services.parts.store
+        pilot = await ScriptedPilot.register(running.server, CASES)
+        case = await running.start(SCATTER, n=LOST)
+        await until(_made(running, LOST), "the jobs of the case", 300)
+        told, late = (await _claimed(pilot, 2))[:2]
+        assert await pilot.end(told) == ["committed"]
+        index = f"{urlsplit(running.domain.store).path.strip('/')}-jobs"
+        await node.ask("DELETE", f"/{index}-000001")
+        body = {"specification": {"name": "mine", "command": ["true"]}, "jobs": [{}]}
+        answer = await running.server.person("submitter", tenant=CASES).post("/v1/jobs", json=body)
+        assert answer.status_code == 503, answer.text
+        lost = time.monotonic()
+        await store.open()  # as every process does when it is started
+        await until(_made(running, LOST - 1), "the jobs to be made again", 300)
+        back = time.monotonic() - lost
+        (result,) = await pilot.end(late)
+        assert result != "committed", "an end of the time before counts no more"
+        (again,) = (await store.get([late["job"]])).values()
+        assert again.document.generation > late["generation"]
+        running.pilots.append(pilot)
+        flying = asyncio.create_task(running.fly(pilot))
+        try:
+            assert (await running.ended(case, 600)).state == "completed"
+        finally:
+            flying.cancel()
+        assert len(running.ran) == len(set(running.ran)), "run twice"
+    record_property("figures", f"{LOST} jobs of an open case, made again {back:.0f} s after the index was there again")
+
+
+def _made(running: CaseSite, many: int) -> Callable[[], Awaitable[bool]]:
+    async def there() -> bool:
+        store = running.server.services.parts.store
+        await store.refresh()
+        return sum((await store.count(JobQuery(), by="state")).values()) >= many
+
+    return there
+
+
+async def _claimed(pilot: ScriptedPilot, many: int) -> list[dict[str, Any]]:
+    claims: list[dict[str, Any]] = []
+
+    async def enough() -> bool:
+        claims.extend(await pilot.claim(most=many - len(claims), wait=2))
+        return len(claims) >= many
+
+    await until(enough, "claims", 120)
+    return claims

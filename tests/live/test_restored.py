@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import make_url
+from tests.faults.own_stores import OPENSEARCH, OwnServers, own_servers
 from tests.server.running import Domain, RunningServer, until
 from tests.server.scripted_pilot import ScriptedPilot
 from tests.server.store_room import store_room
@@ -38,8 +40,32 @@ class Backup(NamedTuple):
 
 @asynccontextmanager
 async def backup_of(kind: str, folder: Path) -> AsyncIterator[Backup]:
+    if kind == "opensearch":
+        # Of its own: the one that everybody shares may have been started without a place for snapshots.
+        with own_servers(OPENSEARCH) as own:
+            yield _opensearch(own)
+        return
     async with store_room(kind, folder) as url:
         yield _sqlite(url, folder) if kind == "sqlite" else _postgresql(url, folder)
+
+
+def _opensearch(own: OwnServers) -> Backup:
+    """A snapshot of all indexes of the prefix into a repository of files."""
+    prefix = f"hf-{uuid4().hex[:12]}"
+    place, indexes = f"/_snapshot/{prefix}", {"indices": f"{prefix}-*", "include_global_state": False}
+
+    async def save() -> None:
+        await own.ask("PUT", place, {"type": "fs", "settings": {"location": prefix}})
+        told = await own.ask("PUT", f"{place}/one?wait_for_completion=true", indexes)
+        assert told["snapshot"]["state"] == "SUCCESS", told
+
+    async def bring_back() -> None:
+        for one in await own.ask("GET", f"/_cat/indices/{prefix}-*?h=index&format=json"):
+            await own.ask("DELETE", f"/{one['index']}")
+        told = await own.ask("POST", f"{place}/one/_restore?wait_for_completion=true", indexes)
+        assert told["snapshot"]["shards"]["failed"] == 0, told
+
+    return Backup(f"opensearch://{own.opensearch}/{prefix}?timeout=30", save, bring_back)
 
 
 def _sqlite(url: str, folder: Path) -> Backup:
@@ -99,7 +125,14 @@ async def job(server: RunningServer, name: str) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.live)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.live),
+        pytest.param("opensearch", marks=[pytest.mark.live, pytest.mark.slow]),
+    ],
+)
 async def test_what_was_claimed_after_the_backup_is_fenced_off(kind: str, tmp_path: Path) -> None:
     async with backup_of(kind, tmp_path) as backup:
         domain = Domain(backup.url, tmp_path / "state")
@@ -111,6 +144,7 @@ async def test_what_was_claimed_after_the_backup_is_fenced_off(kind: str, tmp_pa
             before = await old.claim_one()
             waits = await submit(server, "waits")
             outside = await submit(server, "outside", effects="external")
+            await server.refresh()
             await backup.save()
 
             # The world goes on, and the store will know nothing of it.
@@ -130,6 +164,7 @@ async def test_what_was_claimed_after_the_backup_is_fenced_off(kind: str, tmp_pa
             # Nothing that the old pilot has counts, and all of it is kept.
             results = await old.end(before, later[waits], later[outside])
             assert results == ["superseded"] * 3
+            await server.refresh()
             for name in (running, waits, outside):
                 shown = await job(server, name)
                 assert (shown["state"], shown["generation"]) == ("available", raised.generation)
