@@ -57,6 +57,12 @@ def test_no_colour_and_no_bar_off_a_terminal(holdfast: Shell, api: FakeApi) -> N
     assert "\x1b[32mR" in holdfast("queue").out
 
 
+def test_the_list_of_verbs_fits_a_terminal_and_cuts_no_sentence(holdfast: Shell) -> None:
+    holdfast.environment["COLUMNS"] = "80"
+    shown = holdfast("--help").out.splitlines()
+    assert [line for line in shown[1:] if line.endswith("...") or len(line) > 80] == []
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help_with_an_example_and_json(holdfast: Shell, verb: str) -> None:
     ended = holdfast(verb, "--help")

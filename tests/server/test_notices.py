@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -309,3 +310,35 @@ async def test_two_receivers_have_two_names(tmp_path: Path) -> None:
     async with store_room("sqlite", tmp_path) as url:
         with pytest.raises(ValidationError, match="two receivers are called r"):
             Domain(url, tmp_path).settings(receivers=[table, table])
+
+
+async def test_a_receiver_is_tried_by_hand(tmp_path: Path) -> None:
+    """As an operator does it, with the settings of a keeper."""
+    async with listen(200, 403) as listener:
+        (tmp_path / "token").write_text("s3cret")
+        file = tmp_path / "holdfast.toml"
+        file.write_text(
+            f'[[receivers]]\nname = "ops"\nkind = "webhook"\nurl = "{listener.url("/hook")}"\nsecret = "file:{tmp_path}/token"\n'
+        )
+
+        async def holdfast(*words: str) -> tuple[int | None, str, str]:
+            entry = [sys.executable, "-c", "from holdfast.apps.entry import main; main()"]
+            started = await asyncio.create_subprocess_exec(
+                *entry, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=os.environ | {"HOLDFAST_CONFIG": str(file), "HOLDFAST_STATE": str(tmp_path)},
+            )  # fmt: skip
+            out, err = await started.communicate()
+            return started.returncode, out.decode(), err.decode()
+
+        code, out, err = await holdfast("receivers", "try", "ops")
+        (seen,) = listener.seen
+        assert (code, err) == (0, "")
+        assert str(seen.body["delivery"]) in out
+        assert "Nothing has happened" in str(seen.body["text"])
+        assert seen.headers["authorization"] == "Bearer s3cret"
+        code, out, err = await holdfast("receivers", "try", "ops", "--json")
+        assert (code, json.loads(out)["taken"]) == (6, False)
+        assert "answered 403" in err
+        assert "s3cret" not in out + err
+        code, _, err = await holdfast("receivers", "try", "pager")
+        assert (code, err) == (1, "holdfast: no receiver is called pager; there are ops\n")

@@ -90,7 +90,7 @@ def site(
     ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run a site agent: it sends pilots to one batch system, as many as queued jobs need. Ended and started again it goes on."""
+    """Run a site agent: it sends pilots to one batch system. As many as queued jobs need. Ended and started again it goes on."""
     import asyncio
 
     from holdfast.apps.site import check_site, keep_site
@@ -129,7 +129,7 @@ def watcher(
     records: Annotated[Path | None, typer.Option(help="Where jobs write records of themselves, if they do.")] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Look after users' own Slurm jobs that went through the shim: say why one failed, and have it run again under its id."""
+    """Look after users' own Slurm jobs. Those that went through the shim: say why one failed, and have it run again under its id."""
     from holdfast.apps.watcher import SPOOL, WatcherSettings, watch
     from holdfast.client.settings import find_settings
 
@@ -170,7 +170,7 @@ def dev(
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Everything on a laptop: server, worker, keeper, a pilot and Temporal, on SQLite. Ctrl-C stops it; nothing is lost."""
+    """Run everything on a laptop. Server, worker, keeper, a pilot and Temporal, on SQLite. Ctrl-C stops it; nothing is lost."""
     from holdfast.apps.dev import run_dev
     from holdfast.apps.settings import load
 
@@ -183,10 +183,55 @@ def doctor(
     folder: Annotated[Path | None, typer.Option("--state", help="Where everything is kept.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
 ) -> None:
-    """Look at settings, files, store, Temporal, storage, keepers, workers, sites and pilots; say what is missing and what to do. Exit code 1 if something is."""
+    """Say what is wrong with an installation, and what to do. Looks at settings, files, store, Temporal, storage, keepers, workers, sites and pilots. Exit code 1 if something is."""
     from holdfast.apps.doctor import run_doctor
 
     raise typer.Exit(run_doctor(folder, as_json=as_json))
+
+
+@app.command(rich_help_panel="Look at the installation")
+def receivers(
+    action: Annotated[str, typer.Argument(metavar="[list|try]", help="List them, or send one a letter.")] = "list",
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="With try: which one.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+) -> None:
+    """Show who is told of notices, or `try` one.
+
+    The settings are read as a keeper reads them: run it where a keeper runs, as its user. `try` sends one letter that says that it is a trial, and tells what came back.
+
+    holdfast receivers try ops
+    """
+    import asyncio
+    import json
+
+    from holdfast.apps.settings import load
+    from holdfast.apps.try_receiver import receiver_named, try_receiver
+    from holdfast.ports.errors import PortError, Transient
+
+    settings = load()
+    if action == "list":
+        if as_json:
+            told = [{"name": one.name, "kind": one.kind, "where": one.where} for one in settings.receivers]
+            sys.stdout.write(json.dumps({"receivers": told}) + "\n")
+        for one in () if as_json else settings.receivers:
+            sys.stdout.write(f"{one.name}  {one.kind}  {one.where}\n")
+        if not settings.receivers:
+            sys.stderr.write("Nobody is told: the settings have no [[receivers]].\n")
+        return
+    if action != "try" or not name:
+        raise typer.BadParameter("say `list`, or `try` and the name of a receiver")
+    table = receiver_named(settings, name)
+    try:
+        delivery = asyncio.run(try_receiver(settings, table))
+    except PortError as error:
+        if as_json:
+            sys.stdout.write(json.dumps({"receiver": name, "taken": False, "detail": str(error)}) + "\n")
+        sys.stderr.write(f"holdfast: {name} ({table.kind}, {table.where}) did not take it: {error}\n")
+        raise typer.Exit(6 if isinstance(error, Transient) else 1) from error
+    if as_json:
+        sys.stdout.write(json.dumps({"receiver": name, "taken": True, "delivery": delivery}) + "\n")
+    else:
+        sys.stdout.write(f"{name} ({table.kind}, {table.where}) took letter {delivery}. Is it there?\n")
 
 
 @app.command(rich_help_panel="Look at the installation")
@@ -195,7 +240,7 @@ def restored(
     store: Store = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Say that the store was brought back from a backup, before anything is started on it: every claim that pilots may still hold is fenced off."""
+    """Say that the store was brought back from a backup. Before anything is started on it: every claim that pilots may still hold is fenced off."""
     import asyncio
 
     from holdfast.apps.restored import store_restored

@@ -60,6 +60,11 @@ class ReceiverTable(BaseModel):
         return self
 
     @property
+    def where(self) -> str:
+        """Where letters go, with nothing secret in it."""
+        return f"{self.url} to {', '.join(self.to)}" if self.to else self.url or f"as {self.secret} says"
+
+    @property
     def addressee(self) -> Addressee:
         return Addressee(
             self.name,

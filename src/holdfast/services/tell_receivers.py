@@ -111,11 +111,8 @@ class TellReceivers:
         return isinstance(result, Written)
 
     async def _send(self, told: Told, letter: Letter) -> PortError | None:
-        delivery = f"{told.addressee.name}.{letter.n}"
-        body = letter_public(letter, delivery, self.url)
-        message = Message(delivery, letter_subject(letter), letter_text(letter, self.url), body)
         try:
-            await told.receiver.tell(message)
+            await told.receiver.tell(message_of(letter, f"{told.addressee.name}.{letter.n}", self.url))
         except PortError as error:
             self.failed += 1
             self.troubled(f"receiver {told.addressee.name}, letter {letter.n}, try {letter.tries}: {error}")
@@ -172,6 +169,11 @@ def _of_incident(standing: Standing) -> Notice:
     what = f"job {standing.job[:8]}" if standing.job else f"case {standing.case} {standing.item}".strip()
     words = f"{what}: {standing.kind.value}, {standing.note or 'a person is asked'}"
     return Notice(f"{standing.id}:{standing.n}", topic, standing.changed, words, (standing.owner,))
+
+
+def message_of(letter: Letter, delivery: str, url: str) -> Message:
+    """A letter as it is sent."""
+    return Message(delivery, letter_subject(letter), letter_text(letter, url), letter_public(letter, delivery, url))
 
 
 def slip_of(addressee: Addressee) -> str:

@@ -96,6 +96,11 @@ def lasting(seconds: float) -> str:
     return f"{whole} s"
 
 
+def number_of(many: int, what: str) -> str:
+    """1 rule, 2 rules, 12,000 rules."""
+    return f"{many:,} {what}{'' if many == 1 else 's'}"
+
+
 def size(amount: int) -> str:
     """1.5G, 512M, 0."""
     if amount < 1024:

@@ -23,7 +23,7 @@ def approve(
     every: Annotated[bool, typer.Option("--all", help="With list: also what was answered or has expired.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> int:
-    """List what waits for a second person, and agree to it or refuse it (approvers). What is agreed to is done at once.
+    """List what waits for a second person; agree or refuse. For approvers. What is agreed to is done at once.
 
     holdfast approve 3f9a1c7e20b4 --reason "looked at the outputs, they are whole"
     """

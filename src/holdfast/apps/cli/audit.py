@@ -36,7 +36,7 @@ def audit(
         ),
     ] = None,
 ) -> int:
-    """Show the audit log (operators), or `verify` that no entry was changed, taken out or put in. Exit code 1: it was.
+    """Show the audit log, or verify it. For operators; `verify` says that no entry was changed, taken out or put in. Exit code 1: it was.
 
     holdfast audit verify
     """

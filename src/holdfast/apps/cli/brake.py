@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,8 @@ from holdfast.apps.cli.columns import Column, table
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 
+_ID = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+"""Rules are named by what stands before their first dash, here as elsewhere."""
 _METERS = {
     "global": "all acts",
     "owner": "acts, owner",
@@ -44,7 +47,7 @@ def brake(
         str, typer.Option("--rule", metavar="RULE", help="With try and all: the rule; without it the house's ladder.")
     ] = "",
 ) -> int:
-    """Show what holds rules back, `stop` all their acts, or let them `go` on. Jobs run on; faults wait, and none is lost.
+    """Show what holds rules back; stop them, or let them go on. `stop` ends all their acts, `go` lets them go on. Jobs run on; faults wait, and none is lost.
 
     holdfast brake stop --reason "the file system is being moved"
     """
@@ -121,5 +124,5 @@ def _limit(one: dict[str, Any]) -> list[str]:
     unit = 3600 if one["meter"].endswith("hours") else 1
     span = "24 h" if one["seconds"] == 86_400 else f"{one['seconds'] // 60} min"
     return [
-        _METERS.get(one["meter"], one["meter"]), one["key"] or "-", f"{one['allowed'] // unit:,}", f"{one['free'] // unit:,}", span,
+        _METERS.get(one["meter"], one["meter"]), _ID.sub(r"\1", one["key"]) or "-", f"{one['allowed'] // unit:,}", f"{one['free'] // unit:,}", span,
     ]  # fmt: skip

@@ -23,7 +23,7 @@ def check(
         list[Path], typer.Argument(metavar="FILE…", help="Flows in YAML or JSON; - reads one from stdin.")
     ],
 ) -> int:
-    """Check flows: every error at once, each with its line and column. Nothing is sent anywhere.
+    """Check flows: every error at once, each with its line. Nothing is sent anywhere.
 
     holdfast check align.yaml
     """

@@ -31,7 +31,7 @@ def classify(
         typer.Argument(metavar="FILE", help="Evidence, one JSON record a line; stdin if none is named, or -."),
     ] = None,
 ) -> int:
-    """Say why jobs failed: one JSON record of evidence a line in, one answer a line out, in the same order. Nothing is sent anywhere.
+    """Say why jobs failed, from their evidence. One JSON record of evidence a line in, one answer a line out, in the same order. Nothing is sent anywhere.
 
     holdfast classify --json failures.jsonl
     """

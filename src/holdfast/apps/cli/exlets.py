@@ -34,7 +34,7 @@ def exlets(
         str | None, typer.Option("--version", metavar="DIGEST", help="For `show`: this version.")
     ] = None,
 ) -> int:
-    """Exlets that rules conclude by their names: `list` them, `show` one, `check` files without a server, `add` them.
+    """Show, check and add exlets. `list` them, `show` one, `check` files without a server, `add` them.
 
     A worklet may be named by a file beside that of the exlet: its flow is stored first, and the exlet gets the version.
 

@@ -30,7 +30,7 @@ def explain(
         typer.Argument(metavar="JOB", help="A job's id or its beginning; none: the newest that waits for a person."),
     ] = None,
 ) -> None:
-    """Say why a job failed, what was decided about it and why, and what came of it.
+    """Say why a job failed, and what was decided about it. Why so, and what came of it, too.
 
     holdfast explain 4f1c9d2a
     """

@@ -25,7 +25,7 @@ def export(
         str, typer.Option("--license", metavar="LICENCE", help="Under what others may use it: an address or a name.")
     ] = "not stated",
 ) -> int:
-    """Write a case as an RO-Crate: flow, parameters, every attempt, what went wrong and which rule answered it.
+    """Write a case as an RO-Crate. Flow, parameters, every attempt, what went wrong and which rule answered it.
 
     holdfast export 4f1c9d2a --to run.crate.zip --license https://spdx.org/licenses/CC-BY-4.0
     """

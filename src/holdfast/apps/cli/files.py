@@ -41,7 +41,7 @@ def files(
         int, typer.Option("--limit", metavar="N", min=1, max=1000, help="With list: at most so many.")
     ] = 100,
 ) -> int:
-    """Show where a file is and which of its replicas are good; add, remove and mark replicas.
+    """Show where a file is, and which of its replicas are good. Add, remove and mark replicas.
 
     holdfast files where lfn:/store/run7/a.root --site north
     """

@@ -27,7 +27,7 @@ def history(
     item: Annotated[str | None, typer.Option("--item", metavar="ITEM", help="Only of this item.")] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many lines.")] = 1000,
 ) -> None:
-    """Tell what happened to a case of any engine: its engine's log, what went wrong, what was decided and done, who asked for what.
+    """Tell what happened to a case of any engine. Its engine's log, what went wrong, what was decided and done, who asked for what.
 
     holdfast history 4f1c9d2a
     """

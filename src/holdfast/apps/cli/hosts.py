@@ -26,7 +26,7 @@ def hosts(
         typer.Option("--hours", metavar="N", min=0.01, max=8760, help="With close: for so long; else until opened."),
     ] = None,
 ) -> int:
-    """Show which hosts get jobs and why others get none, `close` a host or `open` it. What runs on a closed host runs on.
+    """Show which hosts get jobs and why others get none. `close` a host or `open` it. What runs on a closed host runs on.
 
     holdfast hosts close node17 --reason "a disk is being changed" --hours 4
     """
@@ -52,13 +52,18 @@ def hosts(
     return ExitCode.OK
 
 
+def _why(host: dict[str, object]) -> str:
+    """The words, unless they only say once more how it stands."""
+    return "-" if host["words"] == host["standing"] else neutral.line(str(host["words"]))
+
+
 def _list(session: Session, found: list[dict[str, object]]) -> int:
     if session.out.as_json:
         session.out.document({"hosts": found})
         return ExitCode.OK
     columns = [Column("HOST"), Column("STANDING"), Column("FAILED", right=True), Column("WHY")]
     rows = [
-        [neutral.line(str(one["host"])), str(one["standing"]), str(one["failures"]), neutral.line(str(one["words"]))]
+        [neutral.line(str(one["host"])), str(one["standing"]), str(one["failures"]), _why(one)]
         for one in sorted(found, key=lambda one: (one["standing"] == "open", str(one["host"])))
     ]
     for line in table(columns, rows, paint=session.out.paint):

@@ -49,7 +49,7 @@ def inbox(
         float | None, typer.Option(parser=seconds, metavar="TIME", help="With --wait: exit code 7 after so long.")
     ] = None,
 ) -> int:
-    """List what waits for a person, grouped by cause and owner; `launch` an exlet for one of them.
+    """List what waits for a person, by cause and owner. `launch` an exlet for one of them.
 
     holdfast inbox --me
     """

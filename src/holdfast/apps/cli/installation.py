@@ -36,7 +36,7 @@ def alerts(
         [moment(one.get("at")), str(one.get("alert", "")), str(one.get("job") or "-")[:8], str(one.get("words", ""))]
         for one in found
     ]
-    for line in table(columns, rows, paint=session.out.paint):
+    for line in table(columns, rows, paint=session.out.paint) if rows else ():
         session.out.data(line)
     if not rows:
         session.out.say("There are no alerts.")
@@ -152,7 +152,7 @@ def status(session: Session) -> None:
 
 
 def link(session: Session) -> None:
-    """Print a link that logs a browser in as you, once and within ten minutes. The browser may do what you may, for at most 12 hours.
+    """Print a link that logs a browser in as you. It is good once, within ten minutes. The browser may do what you may, for at most 12 hours.
 
     holdfast link
     """

@@ -171,7 +171,7 @@ def _lines(session: Session, found: list[Job], *, long: bool) -> list[str]:
             job["name"] + ("" if job["index"] is None else f"[{job['index']}]"),
             job["owner"],
             job["state"] + (" (held)" if job["held"] else ""),
-            f"{job['attempt']}/{job['max_attempts']}",
+            f"{job['attempt']}/{max(job['attempt'], job['max_attempts'])}",  # a rule or a person may have given it more
             _exit(job),
             lasting(used) if (used := squeue.time_used(job, now)) else "-",
             moment(job["created"]),

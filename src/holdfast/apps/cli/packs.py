@@ -30,7 +30,7 @@ def packs(
         typer.Argument(metavar="PATTERN|FOLDER", help="The pattern to show, or the folder of packs to test."),
     ] = None,
 ) -> int:
-    """The patterns by which causes are found: how many there are, `list` all, `show` one, `test` them or a folder of your own. Nothing is sent anywhere.
+    """The patterns by which causes are found. How many there are, `list` all, `show` one, `test` them or a folder of your own. Nothing is sent anywhere.
 
     holdfast packs test my-packs
     """

@@ -32,7 +32,7 @@ def pilots(
         typer.Option("--reason", "-r", metavar="TEXT", help="With drain and revoke: why; kept in the audit log."),
     ] = None,
 ) -> None:
-    """Show the pilots that run jobs: `idle`, `busy`, or `inactive` while they wait in their batch system. `drain` orders some to end what
+    """Show the pilots that run jobs; drain or revoke some. They are `idle`, `busy`, or `inactive` while they wait in their batch system. `drain` orders some to end what
     they run, take no more, and go (operators). `revoke` takes the right of those named away at once, as for a token that was stolen: servers refuse
     all they say, and their jobs run again when their leases have ended.
 
@@ -97,13 +97,20 @@ def _show(session: Session, told: dict[str, Any]) -> None:
         ]
         for one in told.get("inactive") or []
     ]
-    for line in table(columns, rows, paint=session.out.paint):
+    # A terminal has 80 columns: what nobody has is not shown.
+    shown = [n for n, column in enumerate(columns) if not _spare(column, [row[n] for row in rows])]
+    rows = [[row[n] for n in shown] for row in rows]
+    for line in table([columns[n] for n in shown], rows, paint=session.out.paint) if rows else ():
         session.out.data(line)
     for one in told["pilots"]:
         if one.get("drain") and one.get("state") != "gone":
             session.out.say(f"{one['id']} was told to drain by {neutral.line(str(one['drain']))}")
     if not any(one.get("state") != "gone" for one in told["pilots"]):
         session.out.say("No pilot is alive, so nothing runs. `holdfast pilot --help` says how to start one.")
+
+
+def _spare(column: Column, values: list[str]) -> bool:
+    return column.heading in ("GPUS", "BATCH JOB") and all(value in ("0", "-") for value in values)
 
 
 def _state(pilot: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ def plan(
     ] = 0.05,
     keep_days: Annotated[int, typer.Option(metavar="N", min=1, max=3660, help="Days that ended jobs are kept.")] = 30,
 ) -> int:
-    """Say how large an installation must be: servers, keepers, workers, nodes and shards of the store, Temporal's history.
+    """Say how large an installation must be. Servers, keepers, workers, nodes and shards of the store, Temporal's history.
 
     holdfast plan --jobs-per-day 1e7 --pilots 1e5
     """

@@ -24,7 +24,7 @@ def raise_(
         str, typer.Option("--reason", metavar="TEXT", help="More words; with --new, how it might be handled.")
     ] = "",
 ) -> None:
-    """Raise an exception for a case or a work item; without --trigger or --new, list the triggers that the rules offer.
+    """Raise an exception for a case or a work item. Without --trigger or --new, list the triggers that the rules offer.
 
     holdfast raise 4f1c9d2a --trigger 'band broken up'
     """

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.apps.cli import neutral
+from holdfast.apps.cli.amounts import number_of
 from holdfast.apps.cli.columns import Column, table
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.replay import promote, promoted_in_words, propose, read_record, replay, replay_question
@@ -118,7 +119,7 @@ def rules(
         typer.Option("--most", metavar="N", help="For `replay` and `propose`: so many incidents, the newest."),
     ] = None,
 ) -> int:
-    """Rules that answer exceptions: `list` the sets, `show` one, `test` what they say, `add` one for an incident, `replay` them over past incidents, `propose` new ones, `promote` one to act, `diff`, `rollback`.
+    """Show, add, try and promote rules. `list` the sets, `show` one, `test` what they say, `add` one for an incident, `replay` them over past incidents, `propose` new ones, `promote` one to act, `diff`, `rollback`.
 
     holdfast rules show domain/house
     """
@@ -236,7 +237,9 @@ def _show(session: Session, rule_set: str, version: int | None) -> int:
     if session.out.as_json:
         session.out.document(found)
         return ExitCode.OK
-    session.out.data(session.out.paint(f"{rule_set}, version {found['version']}, {found['rules']} rules", "bold"))
+    session.out.data(
+        session.out.paint(f"{rule_set}, version {found['version']}, {number_of(found['rules'], 'rule')}", "bold")
+    )
     for tree in found["trees"]:
         session.out.data()
         session.out.data(session.out.paint(neutral.line(f"{tree['type']} {tree['task']}".strip()), "cyan"))

@@ -53,7 +53,7 @@ def run(
     ] = None,
     timeout: Timeout = None,
 ) -> int:
-    """Run a flow as a case, and show how it does until it has ended. Ctrl-C leaves the case running.
+    """Run a flow as a case, and watch it. Ctrl-C leaves the case running.
 
     holdfast run nightly.yaml --param day=2026-05-01
     """

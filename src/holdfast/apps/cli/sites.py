@@ -19,7 +19,7 @@ def sites(
     session: Session,
     name: Annotated[str | None, typer.Argument(metavar="[SITE]", help="The site to look at closely.")] = None,
 ) -> int:
-    """Show the sites that send pilots: how many wait, stand idle and are busy, and what troubles a site. With a name, one of them closely.
+    """Show the sites that send pilots. How many wait, stand idle and are busy, and what troubles a site. With a name, one of them closely.
 
     holdfast sites hall
     """
