@@ -31,6 +31,7 @@ from holdfast_pilot.process_tree import children_of, claim_of
 
 _READ = 65536
 _LEASE_GRACE = 2.0  # a server frees an orphan no sooner than ten seconds after its lease
+_NAP = 1.0
 _LINGER = 5.0  # how long an end waits for killed members of its group to be gone
 
 
@@ -105,6 +106,7 @@ class Guard:
         if request["do"] == "start":
             self._start(request)
         elif request["do"] == "lease":
+            self._keep_deadlines()  # a lease that had passed is not made good by the next one
             self._lease_until = request["until"]
         elif request["do"] == "limit":
             for run in self._runs.values():
@@ -270,7 +272,10 @@ class Guard:
 
     def _until_next(self) -> float | None:
         times = [at for run in self._runs.values() for at in self._deadlines(run)]
-        return max(0.0, min(times) - steady()) if times else None
+        if not times:
+            return None
+        # A wait stands still while the host sleeps, and a deadline does not: nothing is waited for longer than this.
+        return min(_NAP, max(0.0, min(times) - steady()))
 
     def _keep_deadlines(self) -> None:
         now = steady()

@@ -30,6 +30,7 @@ class Held:
 
     def __init__(self, job: ClaimedJob) -> None:
         self.job = job
+        self.since = steady()
         self.stop_why = ""  # set before the guard is asked, so that a stop cannot fall between two steps
         self.running = False
         self.finished = threading.Event()

@@ -14,6 +14,7 @@ class Lease:
     def __init__(self, until: float, on_change: Callable[[float], None]) -> None:
         self._changed = threading.Condition()
         self._until = until
+        self._unbroken_since = steady()
         self._on_change = on_change
         on_change(until)
 
@@ -29,19 +30,21 @@ class Lease:
     def extend(self, until: float) -> None:
         """A beat was acknowledged."""
         with self._changed:
+            if not self.good():
+                self._unbroken_since = steady()
             self._until = until
             self._changed.notify_all()
         self._on_change(until)
 
-    def wait_good(self, give_up: Callable[[], bool]) -> bool:
-        """Wait until the lease is good; false when given up.
+    def wait_good(self, since: float, give_up: Callable[[], bool]) -> bool:
+        """Wait until the lease is good; false when given up, and for what is held since before it was last lost.
 
-        What was claimed but not begun when the lease passed may be someone else's by now. It is not begun before a
-        server has heard of this pilot again.
+        What was claimed but not begun when the lease passed may be someone else's by now, and may have ended there: no
+        later beat makes that claim good again.
         """
         with self._changed:
             while not self.good():
                 if give_up():
                     return False
                 self._changed.wait(0.2)
-        return True
+            return since >= self._unbroken_since

@@ -171,7 +171,8 @@ class Slot(threading.Thread):
                 flush()
 
         try:
-            good = self._lease.wait_good(lambda: bool(first.stop_why) or self._draining())
+            oldest = min(held.since for held in burst)
+            good = self._lease.wait_good(oldest, lambda: bool(first.stop_why) or self._draining())
             if good or first.stop_why:
                 self._calls.run(burst, deliver, flush)
         except Exception as error:
@@ -189,7 +190,7 @@ class Slot(threading.Thread):
 
     def _run(self, held: Held) -> dict[str, Any]:
         job = held.job
-        good = self._lease.wait_good(lambda: bool(held.stop_why) or self._draining())
+        good = self._lease.wait_good(held.since, lambda: bool(held.stop_why) or self._draining())
         if held.stop_why or not good:
             reason = unbegun(held.stop_why)
             return make_end(job, Outcome(), reason=reason, host=self._host)

@@ -294,3 +294,21 @@ def test_only_external_effects_end_with_the_lease(
         assert (end["signal"], "lease-lost" in end["log_tail"]) == (signal.SIGTERM, True)
     else:
         assert end["outcome"] == "ok"
+
+
+def test_what_was_held_ready_when_the_lease_passed_is_given_back_unbegun(
+    server: FakeServer, pilot: StartPilot, tmp_path: Path
+) -> None:
+    """Another may have run it meanwhile, to its end: no later beat makes the claim good again."""
+    server.lease, server.beat_every = 0.6, 0.15
+    first = server.submit("sh", "-c", f"touch {tmp_path}/begun; while ! test -e {tmp_path}/gate; do sleep 0.02; done")
+    ready = server.submit("touch", str(tmp_path / "ready"))
+    pilot(batch=2)
+    until((tmp_path / "begun").exists)
+    server.stop()
+    time.sleep(0.9)  # the lease has to pass while no server answers: only time does that
+    server.start()
+    (tmp_path / "gate").touch()
+    assert server.end_of(first)["outcome"] == "ok"
+    assert server.end_of(ready)["reason"] == "not-started"
+    assert not (tmp_path / "ready").exists()
