@@ -190,9 +190,16 @@ def _work(arguments: argparse.Namespace) -> str:
     return os.path.realpath(arguments.work or own)
 
 
+def _own_certificate(path: str | None) -> str | None:
+    """The file with certificate and key; raises ValueError if others can read it."""
+    if path is not None and os.stat(path).st_mode & 0o077:
+        raise ValueError(f"{path} holds a key and can be read by others; make it yours alone: chmod 600 {path}")
+    return path
+
+
 def _place(arguments: argparse.Namespace) -> Place:
     return Place(
-        ring=ServerRing(arguments.server, arguments.ca_file, arguments.certificate),
+        ring=ServerRing(arguments.server, arguments.ca_file, _own_certificate(arguments.certificate)),
         work=_work(arguments),
         outputs=os.path.realpath(arguments.outputs),
         memory=arguments.memory,

@@ -68,8 +68,8 @@ EXPECTED: tuple[Row, ...] = (
     ),
     Row(
         "mutual TLS",
-        "[a server may hear only those with a certificate](../how-to/tls.md)",
-        (f"{TLS}::test_only_who_shows_a_certificate_of_the_authority_is_heard", f"{TLS}::test_a_pilot_shows_its_certificate_and_runs_a_job", f"{TLS}::test_a_renewed_certificate_is_taken_without_a_restart"),
+        "[a server may hear only those with a certificate](../how-to/tls.md); people's clients, pilots, site agents and peers show theirs, from files that only their owners can read",
+        (f"{TLS}::test_a_persons_client_shows_its_certificate", f"{TLS}::test_site_agents_and_peers_show_theirs", f"{TLS}::test_a_pilot_does_not_show_a_key_that_others_can_read", f"{TLS}::test_only_who_shows_a_certificate_of_the_authority_is_heard", f"{TLS}::test_a_pilot_shows_its_certificate_and_runs_a_job", f"{TLS}::test_a_renewed_certificate_is_taken_without_a_restart"),
         "lists of withdrawn certificates are not read",
     ),
     Row(
@@ -86,8 +86,8 @@ EXPECTED: tuple[Row, ...] = (
     ),
     Row(
         "secrets by reference, files for their owner alone",
-        "settings name a file or a variable, and are refused when they hold the secret itself; files that others can read are refused",
-        (f"{SECRETS}::test_a_setting_that_is_a_secret_is_refused", f"{SECRETS}::test_what_goes_wrong_is_told_without_the_secret", "apps/test_doctor.py::test_secrets_are_there_and_for_nobody_else", "cli/test_settings.py::test_a_token_file_that_others_can_read_is_refused"),
+        "settings name a file or a variable, and are refused when they hold the secret itself, those that sign addresses of S3 too; files of tokens, signing keys and certificates that others can read are refused, others are told of by `holdfast doctor`",
+        ("live/test_signed_addresses.py::test_credentials_that_are_missing_are_told_without_them", f"{SECRETS}::test_a_setting_that_is_a_secret_is_refused", f"{SECRETS}::test_what_goes_wrong_is_told_without_the_secret", "apps/test_doctor.py::test_secrets_are_there_and_for_nobody_else", "cli/test_settings.py::test_a_token_file_that_others_can_read_is_refused"),
     ),
     Row(
         "rules: a second person, replayed first, a stop for all",
@@ -133,8 +133,8 @@ INPUTS: tuple[Row, ...] = (
     Row("XML 200,000 deep", "refused past a depth of 64, while it is read", (f"{XML}::test_is_refused_soon",)),
     Row(
         "huge bodies, packed bodies, slow senders",
-        "413 at the bound, which counts what really comes; packed bodies are not unpacked; 10 s for a head, 30 s for a body",
-        (f"{BAD}::test_a_body_that_is_too_large", f"{BAD}::test_bodies_that_are_no_request", f"{BAD}::test_a_client_that_sends_too_slowly_is_hung_up_on", f"{ACCESS}::test_who_has_no_token_is_not_told_what_is_wrong_with_a_body"),
+        "413 at the bound, which counts what really comes; packed bodies are not unpacked; 64 KiB and 10 s for every head, 30 s for a body",
+        (f"{BAD}::test_a_body_that_is_too_large", f"{BAD}::test_bodies_that_are_no_request", f"{BAD}::test_a_client_that_sends_too_slowly_is_hung_up_on", f"{BAD}::test_the_head_of_a_request_has_its_bounds_before_anybody_is_known", f"{BAD}::test_a_later_head_has_its_time_too", f"{ACCESS}::test_who_has_no_token_is_not_told_what_is_wrong_with_a_body"),
         "the bound is 64 MiB, for ten thousand jobs at once, and not 1 MiB; who shows no token has no body read at all",
     ),
     Row("imports of remote schemas, extensions", "never fetched, 422", ("server/test_bpel.py::test_a_remote_import_is_refused", f"{BPEL}::test_nothing_is_fetched", f"{BPEL}::test_an_extension_that_must_be_understood_is_refused")),

@@ -18,10 +18,18 @@ from tests.server.http_client import http_client
 from tests.server.running import Domain, RunningServer, until
 from tests.server.store_room import store_room
 
+from holdfast.adapters.httpx.guarded import certificates_with
+from holdfast.adapters.httpx.peer_calls import HttpxPeerCalls
+from holdfast.adapters.httpx.site_desk import HttpxSiteDesk
 from holdfast.apps.server.tls import certificate_kept
 from holdfast.apps.settings import load
 from holdfast.apps.tokens import write_private
-from holdfast.ports.errors import Permanent
+from holdfast.client import BadSettings, HoldfastClient, Patience, Unavailable, calls
+from holdfast.client.settings import find_server, places
+from holdfast.domain.jobs.outbound import Outbound
+from holdfast.domain.peers.peer import Peer
+from holdfast.ports.errors import Permanent, PortError, Transient
+from holdfast.ports.peer import Caller
 
 TENANT = "default"
 
@@ -143,3 +151,81 @@ async def _renew(
 def test_a_client_authority_without_a_certificate_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Permanent, match="certificate"):
         load({"HOLDFAST_CLIENT_CA": str(tmp_path / "ca.pem")})
+
+
+async def test_a_persons_client_shows_its_certificate(
+    server: RunningServer, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By variables, or by the user's own file; never by a project's. One whose key others can read is not shown."""
+    token = server.domain.token("viewer", tenant=TENANT)
+    config = tmp_path / "config.toml"
+    monkeypatch.setenv("HOLDFAST_CLIENT_CONFIG", str(config))
+
+    def ask() -> object:
+        with HoldfastClient(server.url, token, patience=Patience(seconds=0)) as client:
+            return client.send(calls.fleet())["pilots"]
+
+    own = authority.certificate("clara")
+    monkeypatch.setenv("HOLDFAST_CA_FILE", str(authority.file))
+    with pytest.raises(Unavailable):
+        await asyncio.to_thread(ask)
+    monkeypatch.setenv("HOLDFAST_CERTIFICATE", str(own))
+    assert isinstance(await asyncio.to_thread(ask), list)
+    monkeypatch.delenv("HOLDFAST_CERTIFICATE")
+    config.write_text(f'certificate = "{own}"\n')
+    assert isinstance(await asyncio.to_thread(ask), list)
+    (tmp_path / ".holdfast.toml").write_text(f'certificate = "{own}"\n')
+    with pytest.raises(BadSettings, match="may only say which server"):
+        find_server(None, {}, tmp_path, places({"HOLDFAST_CLIENT_CONFIG": str(config)}))
+    own.chmod(0o644)
+    with pytest.raises(BadSettings, match="chmod 600"):
+        await asyncio.to_thread(ask)
+
+
+async def test_site_agents_and_peers_show_theirs(server: RunningServer, authority: Authority, tmp_path: Path) -> None:
+    own = authority.certificate("agent")
+    write_private(tmp_path / "token", server.domain.token("site", tenant=TENANT))
+
+    async def demand(certificate: Path | None) -> object:
+        desk = HttpxSiteDesk(
+            [server.url], site="hall", token_file=tmp_path / "token", ca_file=authority.file, certificate=certificate
+        )
+        try:
+            return await desk.demand()
+        finally:
+            await desk.close()
+
+    assert await demand(own)
+    with pytest.raises(Transient, match="does not answer"):
+        await demand(None)
+    parts = server.services.parts
+    peer = Peer(name="north", url=server.url, key=parts.peers.tokens.public)
+    allowed = Outbound(("127.0.0.1",), setting="peer_hosts")
+    for certificate, words in ((own, "north answered"), (None, "no answer from north")):
+        calls_to = HttpxPeerCalls(parts.peers.tokens, allowed, certificates_with(authority.file, certificate))
+        with pytest.raises(PortError, match=words):  # it is heard, and then told that there are no cases
+            await calls_to.hello(peer, Caller(TENANT, "ada"))
+    own.chmod(0o640)
+    with pytest.raises(Permanent, match="chmod 600"):
+        certificates_with(authority.file, own)
+
+
+async def test_a_pilot_does_not_show_a_key_that_others_can_read(authority: Authority, tmp_path: Path) -> None:
+    own = authority.certificate("open")
+    own.chmod(0o644)
+    write_private(tmp_path / "token", "t")
+    words: list[str | Path] = [
+        "--server",
+        "https://127.0.0.1:9",
+        "--certificate",
+        own,
+        "--token-file",
+        tmp_path / "token",
+    ]
+    words += ["--outputs", tmp_path / "out", "--work", tmp_path / "work"]
+    pilot = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "holdfast_pilot", *words, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await asyncio.wait_for(pilot.communicate(), 60)
+    assert pilot.returncode
+    assert b"chmod 600" in said

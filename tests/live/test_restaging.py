@@ -22,6 +22,7 @@ from tests.matrix.site import FailureSite, failure_site, until
 from tests.pilot.storage_server import Fault, serving
 
 from holdfast.adapters.botocore.signing import S3Signer
+from holdfast.adapters.system.secrets import ReferencedSecrets
 from holdfast.apps.storage_settings import ElementTable, credentials_of
 from holdfast.client import file_calls
 from holdfast.client.answers import NewJob
@@ -57,7 +58,9 @@ class Elements:
     def put(self, path: str, content: bytes) -> None:
         """Into the cloud."""
         table = ElementTable.model_validate(self.cloud)
-        url = S3Signer(credentials_of([table])).sign(table.element, "PUT", f"{table.door.base}/{path}", 60)
+        url = S3Signer(credentials_of([table]), ReferencedSecrets()).sign(
+            table.element, "PUT", f"{table.door.base}/{path}", 60
+        )
         assert httpx.put(url, content=content, trust_env=False).status_code == 200
 
     @contextmanager

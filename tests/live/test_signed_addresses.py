@@ -18,6 +18,7 @@ from tests.server.scripted_pilot import ScriptedPilot
 from tests.server.store_room import store_room
 
 from holdfast.adapters.botocore.signing import S3Signer
+from holdfast.adapters.system.secrets import ReferencedSecrets
 from holdfast.apps.storage_settings import ElementTable, credentials_of
 from holdfast.apps.wiring.parts import reach_elements
 from holdfast.domain.jobs.job_document import Manifest
@@ -109,7 +110,7 @@ async def test_only_who_holds_the_claim_gets_addresses(server: RunningServer) ->
 
 async def test_an_address_is_good_for_a_short_time() -> None:
     table = ElementTable.model_validate(s3_table())
-    signer, element = S3Signer(credentials_of([table])), table.element
+    signer, element = S3Signer(credentials_of([table]), ReferencedSecrets()), table.element
     url = f"{element.doors[0].base}/a"
     assert await _put(signer.sign(element, "PUT", url, 60), b"x") == 200
     short = signer.sign(element, "GET", url, 2)
@@ -125,7 +126,7 @@ def test_credentials_that_are_missing_are_told_without_them(monkeypatch: pytest.
     table = ElementTable.model_validate(s3_table())
     monkeypatch.delenv(SECRET)
     with pytest.raises(Permanent, match="credentials of cloud are not there") as failure:
-        S3Signer(credentials_of([table])).sign(table.element, "GET", "http://127.0.0.1/a", 60)
+        S3Signer(credentials_of([table]), ReferencedSecrets()).sign(table.element, "GET", "http://127.0.0.1/a", 60)
     assert os.environ[KEY] not in str(failure.value)
 
 

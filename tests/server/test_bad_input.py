@@ -201,6 +201,54 @@ async def test_a_client_that_sends_too_slowly_is_hung_up_on(local: RunningServer
         assert (await ada.get("/v1/jobs")).status_code == 200
 
 
+async def test_the_head_of_a_request_has_its_bounds_before_anybody_is_known(local: RunningServer, tenant: str) -> None:
+    status = "GET /v1/status HTTP/1.1\r\nHost: x\r\n"
+    token = local.domain.token("viewer", tenant=tenant)
+    for name, head in {
+        "one long header": f"{status}X: {'a' * 70_000}\r\n\r\n",
+        "many headers": status + "".join(f"X{n}: a\r\n" for n in range(200)) + "\r\n",
+        "a long address": f"GET /v1/jobs?{'a' * 70_000} HTTP/1.1\r\nHost: x\r\n\r\n",
+    }.items():
+        answer = await _raw(local, head.encode(), patience=10)
+        assert answer.startswith(b"HTTP/1.1 400 ") or answer == b"", name
+    kept = f"{status}Authorization: Bearer {token}\r\nX: {'a' * 40_000}\r\nConnection: close\r\n\r\n"
+    assert (await _raw(local, kept.encode(), patience=10)).startswith(b"HTTP/1.1 200 ")
+    # One that never ends is hung up on after its bound, not after its time.
+    host, port = local.url.removeprefix("http://").split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"{status}X: ".encode())
+    sent = 0
+    try:
+        while sent < 64 << 20:
+            writer.write(b"a" * 100_000)
+            await writer.drain()
+            sent += 100_000
+    except OSError:
+        pass
+    finally:
+        writer.close()
+    assert sent < 16 << 20
+
+
+@pytest.mark.parametrize("begun", [b"GET /v1", b"\r\n"])
+async def test_a_later_head_has_its_time_too(local: RunningServer, tenant: str, begun: bytes) -> None:
+    """The first request is answered, even if by 401; who then sends half of another does not hold the connection for ever."""
+    async with local.domain.server(head_seconds=0.5) as strict:
+        token = strict.domain.token("viewer", tenant=tenant)
+        whole = f"GET /v1/status HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+        host, port = strict.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        for _ in range(2):
+            writer.write(whole)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            await reader.readexactly(length)
+        writer.write(begun)
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
+        writer.close()
+
+
 BAD_ENDS: dict[str, dict[str, Any]] = {
     "no job": {"job": ""},
     "a job that is no id": {"job": "\0"},

@@ -82,6 +82,10 @@ class Settings(BaseModel):
     """Hosts that inputs may come from by HTTP; see the how-to on inputs."""
     peer_hosts: tuple[str, ...] = ()
     """Hosts that peers of this domain may be at; see the how-to on peers."""
+    peer_certificate: Path | None = None
+    """File with the certificate that is shown to peers whose servers ask for one, and its key; for its owner alone."""
+    peer_ca: Path | None = None
+    """File with the certificates by which peers are trusted; unset: those that everybody trusts."""
     peer_key: Path | None = None
     """File with the key pair by which peers know this domain; `STATE/peer-key` unless set. All processes of a domain share it."""
     tes_containers: Literal["apptainer", "host-paths", "refuse"] = "apptainer"

@@ -79,6 +79,8 @@ class PilotTable(_Table):
     """Any Python from 3.9 on the nodes; nothing is to be installed there."""
     work: str = ""
     """Local disk of the nodes; unset: the pilot's own place in the temporary folder."""
+    certificate: str = ""
+    """File with the pilots' certificate and its key, where the nodes see it, for servers that ask for one; for its owner alone."""
     idle_exit: Duration = Field(default=300, ge=1)
     """A pilot ends after so long without work."""
     time_margin: Duration = Field(default=60, ge=1)
@@ -97,6 +99,8 @@ class SiteSettings(_Table):
     """File with a token of the role `site`; read anew for every call, so that it can be renewed."""
     ca_file: Place | None = None
     """Certificates to trust instead of the system's."""
+    certificate: Place | None = None
+    """File with the agent's certificate and its key, for servers that ask for one; for its owner alone."""
     batch: Literal["slurm", "pbs", "lsf"] = "slurm"
     """The kind of batch system. Slurm is proven on a real one; PBS and LSF by what their commands are documented to say."""
     spool: Place

@@ -92,7 +92,11 @@ def on_this_machine(address: str) -> bool:
 
 def new_client_options(servers: Servers, token: str) -> dict[str, Any]:
     """Options for httpx. Redirects are not followed: a token goes only where it was sent."""
-    return {
+    from holdfast.client.settings import find_tls  # which reads addresses by this module
+
+    secure = any(one.startswith("https:") for one in servers.addresses)
+    tls = find_tls() if secure else None
+    return ({} if tls is None else {"verify": tls}) | {
         "timeout": TIMEOUT,
         "follow_redirects": False,
         # A proxy of the site cannot reach a server on this machine.

@@ -10,6 +10,7 @@ named, and nothing else: a token is never sent to an address that only a checked
 from __future__ import annotations
 
 import os
+import ssl
 import stat
 import tomllib
 from collections.abc import Mapping
@@ -23,7 +24,8 @@ from holdfast.client.connection import Servers
 from holdfast.client.errors import BadSettings
 
 PROJECT_FILE = ".holdfast.toml"
-_NAMES = frozenset({"server", "servers", "token_file"})
+_NAMES = frozenset({"server", "servers", "token_file", "ca_file", "certificate"})
+_TEXTS = ("server", "token_file", "ca_file", "certificate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def project_file(folder: Path) -> Path | None:
 
 def _project_server(path: Path, others: tuple[Mapping[str, Any], ...], where: Places) -> Setting | None:
     content = _read(path)
-    if "token_file" in content or "servers" in content:
+    if content.keys() - {"server"}:
         raise BadSettings(f"{path}: a project's file may only say which server; put the rest into {where.user}")
     said = content.get("server")
     if not said:
@@ -156,18 +158,50 @@ def _find_token(server: Setting, flag: Path | None, environment: Mapping[str, st
     )
 
 
+def find_tls(environment: Mapping[str, str] | None = None) -> ssl.SSLContext | None:
+    """Whom to trust and what to show to servers that ask for a certificate: `HOLDFAST_CA_FILE` and `HOLDFAST_CERTIFICATE`, else the user's file, else the system's. None: nobody said anything."""
+    environment = os.environ if environment is None else environment
+    where = places(environment)
+    ca, own = (_named(name, environment, where) for name in ("ca_file", "certificate"))
+    if ca is None and own is None:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=None if ca is None else str(ca))
+        if own is not None:
+            with own.open("rb") as file:
+                _own_file(file.fileno(), own, "its key")
+            context.load_cert_chain(own)
+    except (OSError, ssl.SSLError) as error:
+        raise BadSettings(f"the certificates in {ca or own} cannot be used: {error}") from error
+    return context
+
+
+def _named(name: str, environment: Mapping[str, str], where: Places) -> Path | None:
+    if said := environment.get(f"HOLDFAST_{name.upper()}"):
+        return Path(said).expanduser()
+    for path in (where.user, where.system):
+        if named := _read(path).get(name):
+            return path.parent / Path(named).expanduser()
+    return None
+
+
+def _own_file(descriptor: int, path: Path, what: str) -> None:
+    """`BadSettings` unless nobody else can read or change the file."""
+    about = os.fstat(descriptor)
+    if stat.S_ISREG(about.st_mode) and about.st_mode & 0o077:
+        raise BadSettings(
+            f"{path} can be read or written by others (mode {stat.S_IMODE(about.st_mode):04o}), so {what} is not used. "
+            f"Make it yours alone: chmod 600 {path}. If others may have read it, ask for a new one"
+        )
+    if about.st_uid not in {os.geteuid(), 0}:
+        raise BadSettings(f"{path} belongs to another user, so {what} is not used; keep a copy of your own")
+
+
 def read_token(path: Path) -> str:
     """The token in a file that nobody else can read."""
     try:
         with path.open(encoding="utf-8") as file:
-            about = os.fstat(file.fileno())
-            if stat.S_ISREG(about.st_mode) and about.st_mode & 0o077:
-                raise BadSettings(
-                    f"{path} can be read or written by others (mode {stat.S_IMODE(about.st_mode):04o}), so its token is not used. "
-                    f"Make it yours alone: chmod 600 {path}. If others may have read it, ask for a new token"
-                )
-            if about.st_uid not in {os.geteuid(), 0}:
-                raise BadSettings(f"{path} belongs to another user, so its token is not used; keep a copy of your own")
+            _own_file(file.fileno(), path, "its token")
             return _clean(file.read(), str(path))
     except OSError as error:
         raise BadSettings(f"the token file {path} cannot be read: {error.strerror}") from error
@@ -196,8 +230,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise BadSettings(
             f"{path}: {', '.join(sorted(unknown))} is not a setting; there are {', '.join(sorted(_NAMES))}"
         )
-    if not all(isinstance(content.get(name, ""), str) for name in ("server", "token_file")):
-        raise BadSettings(f"{path}: server and token_file are texts")
+    if not all(isinstance(content.get(name, ""), str) for name in _TEXTS):
+        raise BadSettings(f"{path}: server, token_file, ca_file and certificate are texts")
     servers = content.get("servers", [])
     if not isinstance(servers, list) or not all(isinstance(one, str) for one in servers):
         raise BadSettings(f"{path}: servers is a list of addresses")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal
 
 from holdfast.domain.data.storage_element import StorageElement
-from holdfast.ports.errors import Permanent
+from holdfast.ports.errors import Permanent, Transient
+from holdfast.ports.secrets import Secrets
 from holdfast.ports.storage import Credentials
 
 
 class S3Signer:
     """Fills `ports.storage.Signer`."""
 
-    def __init__(self, credentials: Mapping[str, Credentials]) -> None:
+    def __init__(self, credentials: Mapping[str, Credentials], secrets: Secrets) -> None:
         self._credentials = credentials
+        self._secrets = secrets
 
     def sign(self, element: StorageElement, method: Literal["GET", "PUT", "DELETE"], url: str, seconds: int) -> str:
         try:
@@ -29,24 +29,14 @@ class S3Signer:
         where = self._credentials.get(element.name)
         if where is None:
             raise Permanent(f"{element.name} has no credentials in the settings")
-        keys = Keys(_read(where.key, element.name), _read(where.secret, element.name))
+        keys = Keys(self._read(where.key, element.name), self._read(where.secret, element.name))
         request = AWSRequest(method=method, url=url)
         S3SigV4QueryAuth(keys, "s3", where.region, expires=seconds).add_auth(request)
         signed: str = request.url
         return signed
 
-
-def _read(reference: str, element: str) -> str:
-    """A secret by its reference. What goes wrong is told without any of it."""
-    scheme, _, name = reference.partition(":")
-    value = ""
-    if scheme == "env":
-        value = os.environ.get(name, "")
-    elif scheme == "file":
+    def _read(self, reference: str, element: str) -> str:
         try:
-            value = Path(name).read_text().strip()
-        except OSError as error:
-            raise Permanent(f"the credentials of {element} cannot be read: {error.strerror}") from None
-    if not value:
-        raise Permanent(f"the credentials of {element} are not there ({scheme}:{name})")
-    return value
+            return self._secrets.read(reference)
+        except Transient as error:
+            raise Permanent(f"the credentials of {element} are not there: {error}") from None

@@ -10,6 +10,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
+import stat
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -87,10 +88,12 @@ def certificates() -> ssl.SSLContext:
 
 
 def certificates_with(ca: Path | None = None, certificate: Path | None = None) -> ssl.SSLContext:
-    """Whom to trust, if not whom everybody does, and what is shown to servers that ask for a certificate."""
+    """Whom to trust, if not whom everybody does, and what is shown to servers that ask for a certificate: a file with one and its key."""
     if ca is None and certificate is None:
         return certificates()
     context = ssl.create_default_context(cafile=None if ca is None else str(ca))
     if certificate is not None:
+        if stat.S_IMODE(certificate.stat().st_mode) & 0o077:
+            raise Permanent(f"{certificate} holds a key and can be read by others. Run: chmod 600 {certificate}")
         context.load_cert_chain(certificate)
     return context

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
+from holdfast.adapters.httpx.guarded import certificates_with
 from holdfast.domain.jobs.resources import Resources
 from holdfast.domain.pilots.fleet import PilotCount
 from holdfast.domain.pilots.launch import LaunchState, Report, end_to_plain
@@ -25,12 +25,20 @@ AT_ONCE = 1000
 class HttpxSiteDesk:
     """One site at its servers: they are asked in turn, and the one that answered last first."""
 
-    def __init__(self, servers: Sequence[str], *, site: str, token_file: Path, ca_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        servers: Sequence[str],
+        *,
+        site: str,
+        token_file: Path,
+        ca_file: Path | None = None,
+        certificate: Path | None = None,
+    ) -> None:
         self._servers = [one.rstrip("/") for one in servers]
         self._site = quote(site, safe="")
         self._name = site
         self._token_file = token_file
-        verify = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
+        verify = certificates_with(ca_file, certificate)
         self._client = httpx.AsyncClient(timeout=SECONDS, trust_env=False, follow_redirects=False, verify=verify)
 
     async def close(self) -> None:

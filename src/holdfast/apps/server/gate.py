@@ -19,6 +19,9 @@ from holdfast.apps.settings import Settings
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 """A browser must not guess what an answer is, and nobody between may keep it."""
 _LATER = 1_048_576
+MAX_HEAD = 65_536
+"""Bytes that the head of a request may have: a token has at most 8,192, and nobody is known yet while it is read."""
+MAX_HEADERS = 100
 
 ACTS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 OPEN = frozenset({"/login"})
@@ -81,15 +84,21 @@ class Gate:
 
 
 def prompt_protocol(seconds: float, beats: QuickBeat) -> type[HttpToolsProtocol]:
-    """The HTTP protocol that hangs up on a client which does not send a first request in time, and that answers beats before anything else.
+    """The HTTP protocol that hangs up on a client which does not send the head of a request in time, or sends too much of one, and that answers beats before anything else.
 
-    Between requests the server's own keep-alive time holds.
+    Between requests, while nothing comes, the server's own keep-alive time holds.
     """
 
     class PromptProtocol(HttpToolsProtocol):
         _head: asyncio.TimerHandle | None = None
         _within = False
         """Whether the parser has the beginning of a request and not its end."""
+        _headed = False
+        """Whether the head of that request is whole."""
+        _heading = 0
+        """Bytes of a head that came so far."""
+        _told = 0
+        """Bytes of its headers."""
         _later: list[bytes] | None = None
         """What came while a beat waits for its answer: answers keep the order of the requests."""
 
@@ -114,6 +123,18 @@ def prompt_protocol(seconds: float, beats: QuickBeat) -> type[HttpToolsProtocol]
                 self._later = []
                 return
             super().data_received(data)
+            self._mind_head(len(data))
+
+        def _mind_head(self, more: int) -> None:
+            """A head that is begun has its time and its bound, the first one of a connection and every later one."""
+            answering = self.cycle is not None and not self.cycle.response_complete
+            if self._headed or (answering and not self._within) or self.transport.is_closing():
+                return
+            self._heading += more
+            if self._heading > MAX_HEAD:
+                self.transport.close()
+            elif self._head is None:
+                self._head = self.loop.call_later(seconds, self.transport.close)
 
         def _beat_answered(self, request: bytes, answer: bytes | None) -> None:
             if self.transport.is_closing():
@@ -129,15 +150,29 @@ def prompt_protocol(seconds: float, beats: QuickBeat) -> type[HttpToolsProtocol]
                 super().data_received(data)
 
         def on_message_begin(self) -> None:
-            self._within = True
+            self._within, self._headed, self._heading, self._told = True, False, 0, 0
             super().on_message_begin()
 
+        def on_url(self, url: bytes) -> None:
+            super().on_url(url)
+            self._bounded(len(self.url))
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            super().on_header(name, value)
+            self._told += len(name) + len(value)
+            self._bounded(len(self.url) + self._told)
+
+        def _bounded(self, size: int) -> None:
+            if size > MAX_HEAD or len(self.headers) > MAX_HEADERS:
+                raise ValueError("the head of the request is too large")  # the parser makes it a 400, and hangs up
+
         def on_headers_complete(self) -> None:
+            self._headed, self._heading, self._told = True, 0, 0
             self._head_is_here()
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:
-            self._within = False
+            self._within = self._headed = False
             super().on_message_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:

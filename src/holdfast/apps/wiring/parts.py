@@ -19,6 +19,7 @@ from holdfast.adapters.system.element_files import FolderFiles, XrootdFiles
 from holdfast.adapters.system.flow_folder import FlowFolder
 from holdfast.adapters.system.patterns import Patterns
 from holdfast.adapters.system.results import SharedResults
+from holdfast.adapters.system.secrets import ReferencedSecrets
 from holdfast.apps.settings import Settings
 from holdfast.apps.storage_settings import credentials_of, elements_of
 from holdfast.apps.wiring.stores import open_stores
@@ -272,7 +273,7 @@ def reach_elements(settings: Settings) -> ReachElements:
     web = HttpElementFiles(Outbound.only(*bases, setting="storage"))
     own, xrootd = FolderFiles(), XrootdFiles()
     files: dict[Kind, ElementFiles] = {Kind.HTTP: web, Kind.S3: web, Kind.FILE: own, Kind.ROOT: xrootd}
-    return ReachElements(elements, S3Signer(credentials_of(settings.storage)), files)
+    return ReachElements(elements, S3Signer(credentials_of(settings.storage), ReferencedSecrets()), files)
 
 
 def run_exlet(parts: Parts, steer: SteerJobs) -> RunExlet:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
+
 import structlog
 
+from holdfast.adapters.httpx.guarded import certificates_with
 from holdfast.adapters.httpx.peer_calls import HttpxPeerCalls
+from holdfast.apps.settings import Settings
 from holdfast.apps.wiring.parts import Parts
 from holdfast.ports.flow_engine import FlowEngine
 from holdfast.services.follow_peers import FollowPeers
@@ -18,11 +22,16 @@ from holdfast.services.read_runs import ReadRuns
 log = structlog.get_logger()
 
 
+def peer_certificates(settings: Settings) -> ssl.SSLContext:
+    """Whom we believe to be a peer, and what we show to one that asks for a certificate."""
+    return certificates_with(settings.peer_ca, settings.peer_certificate)
+
+
 def place_cases(parts: Parts, engine: FlowEngine) -> PlaceCases:
     """Who chooses where sub-flows go."""
     offer = MeasureOffer(parts.store, parts.pilots, KeepSites(parts.slips, parts.clock), parts.clock)
     links = KeepLinks(parts.slips, parts.store, parts.clock)
-    calls = HttpxPeerCalls(parts.peers.tokens, parts.peer_hosts)
+    calls = HttpxPeerCalls(parts.peers.tokens, parts.peer_hosts, peer_certificates(parts.settings))
     return PlaceCases(parts.slips, parts.flows, engine, parts.peers, links, offer, calls, parts.clock)
 
 

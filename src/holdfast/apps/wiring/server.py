@@ -17,7 +17,7 @@ from holdfast.adapters.system.attachments import FolderAttachments
 from holdfast.adapters.system.results import SharedResults
 from holdfast.apps.wiring.identity import ask_provider
 from holdfast.apps.wiring.parts import Parts, choose_worklets
-from holdfast.apps.wiring.peers import hold_leases
+from holdfast.apps.wiring.peers import hold_leases, peer_certificates
 from holdfast.apps.wiring.relays import RelayParts
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.ports.job_store import Stored
@@ -149,7 +149,7 @@ class ServerParts:
         self.launches = KeepLaunches(parts.slips, clock)
         self.demand = MeasureDemand(store, parts.pilots, self.launches, self.sites, clock)
         self.links = KeepLinks(parts.slips, store, clock)
-        self.peer_calls = HttpxPeerCalls(parts.peers.tokens, parts.peer_hosts)
+        self.peer_calls = HttpxPeerCalls(parts.peers.tokens, parts.peer_hosts, peer_certificates(parts.settings))
         self.offer = MeasureOffer(store, parts.pilots, self.sites, clock)
         self.failed_checks = NoteFailedChecks(store, clock)
         self.drains = DrainPilots(store, parts.pilots, clock, self.channels.order)

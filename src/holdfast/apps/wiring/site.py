@@ -37,7 +37,11 @@ class SiteParts:
         self.settings = settings
         self.spool = FolderPilotSpool(settings.spool)
         self.desk = HttpxSiteDesk(
-            settings.servers, site=settings.site, token_file=settings.token_file, ca_file=settings.ca_file
+            settings.servers,
+            site=settings.site,
+            token_file=settings.token_file,
+            ca_file=settings.ca_file,
+            certificate=settings.certificate,
         )
         clock = SystemClock()
         commands = PacedCommands(SystemCommands(), clock, Pace(settings.pace.commands, BURST))
@@ -120,6 +124,8 @@ class SiteParts:
             options.append(("--disk", size.disk))
         if settings.ca_file is not None:
             options.append(("--ca-file", settings.ca_file))
+        if pilot.certificate:
+            options.append(("--certificate", pilot.certificate))
         if pilot.work:
             options.append(("--work", pilot.work))
         words = [str(word) for option in options for word in option]
