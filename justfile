@@ -108,7 +108,9 @@ faults *args:
 
 # Stores that are killed, filled, split, lost and brought back: each test starts its own (minutes; small disks and networks of its own take root).
 faults-stores *args:
-    eval "$(scripts/servers env)" && uv run pytest -s -m slow tests/faults/test_own_opensearch.py tests/faults/test_own_postgres.py tests/live/test_restored.py {{ args }}
+    [ -n "${HOLDFAST_TEST_TEMPORAL_SERVER:-}" ] || scripts/servers install temporal_server
+    eval "$(scripts/servers env)" && uv run pytest -s -m slow tests/faults/test_own_opensearch.py tests/faults/test_own_postgres.py tests/faults/test_spoilt_ways.py tests/live/test_restored.py {{ args }}
+    uv run python -m tests.linearizability 5000 --stores split
 
 # Write the page "Proof" and its pictures from bench/results.
 proof *args:

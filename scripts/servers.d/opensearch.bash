@@ -1,4 +1,5 @@
 # OpenSearch: named clusters of one or three nodes. HTTP on PORT…, transport on PORT+100….
+# With OPENSEARCH_SPACES=yes node I runs in the network namespace NAME-nI that the caller has made, and who made it joins the ports too.
 
 opensearch_dir() { echo "$STATE/opensearch/$1"; }
 opensearch_dist() { echo "$CACHE/opensearch-$OPENSEARCH_VERSION"; }
@@ -53,7 +54,12 @@ opensearch_launch() { # opensearch_launch NAME I: one node, if it is not running
   dir=$(opensearch_dir "$name") d=$dir/n$i
   if alive "$d.pid"; then return 0; fi
   opensearch_configure "$name" "$i"
-  detach "$d.pid" "$d.log" env -i PATH="$PATH" LANG=C.UTF-8 \
+  local as=__as_server within=()
+  if [ -n "${OPENSEARCH_SPACES:-}" ]; then
+    as=__as_self # only root may go there
+    within=(ip netns exec "$name-n$i" setpriv "--reuid=$UNPRIVILEGED_UID" "--regid=$UNPRIVILEGED_UID" --clear-groups --)
+  fi
+  DETACH_AS=$as detach "$d.pid" "$d.log" "${within[@]}" env -i PATH="$PATH" LANG=C.UTF-8 \
     OPENSEARCH_JAVA_HOME="$(find_jdk)" OPENSEARCH_PATH_CONF="$d/config" OPENSEARCH_TMPDIR="$d/tmp" \
     OPENSEARCH_JAVA_OPTS="$(cat "$dir/java-opts")" "$(opensearch_dist)/bin/opensearch"
 }
@@ -70,7 +76,7 @@ opensearch_prepare() { # under the lock: settle name, ports and heap, then launc
   mkdir -p "$dir"
   if ! opensearch_any_alive "$name"; then
     first=${port:-$(cat "$dir/port" 2>/dev/null || opensearch_default_port "$name")}
-    while ! { ports_free "$first" "$nodes" && ports_free $((first + 100)) "$nodes"; }; do
+    while [ -z "${OPENSEARCH_SPACES:-}" ] && ! { ports_free "$first" "$nodes" && ports_free $((first + 100)) "$nodes"; }; do
       [ -z "$port" ] || die "port $port or a neighbour is taken; choose another with --port"
       first=$((first + 10))
     done

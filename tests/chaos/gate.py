@@ -2,7 +2,8 @@
 
 A way is a port of the gate that leads to one port behind it. On a way an answer can be lost *after* the request was carried out
 (the first bytes of the answer have come back, and both sides are cut), a way can be shut, and all connections of one pilot
-can be cut. Everything lost or cut is written down with its time.
+can be cut. Everything lost or cut is written down with its time. A way can be spoilt too: requests are reset or answered with 503, answers
+come late or in drops; and it counts its requests, and the writes among them that it has seen before.
 
     python -m tests.chaos.gate LOGFILE SEED name=port …      prints {"name": port, …}, then takes orders as lines of JSON
 """
@@ -10,6 +11,7 @@ can be cut. Everything lost or cut is written down with its time.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import random
 import re
@@ -23,6 +25,12 @@ import uvloop
 
 PIECE = 1 << 17
 REQUEST = re.compile(rb"(?:GET|POST|PUT|DELETE) (\S+) HTTP/1\.1\r\n")
+WRITE = re.compile(rb"POST \S+/_bulk")
+END = b"\r\n\r\n"
+LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
 PILOT = re.compile(r"^/v1/pilots/([^/?]+)")
 STREAMS = ("/channel", "/v1/events")
 """Held open for long: losing their answer would be a cut, which is a fault of its own."""
@@ -37,7 +45,33 @@ class Way:
     shut: bool = False
     lose: float = 0.0
     """The share of answers that are lost."""
+    spoilt: Spoilt = field(default_factory=lambda: Spoilt())
+    requests: int = 0
+    repeats: int = 0
+    """Writes whose very bytes came before."""
     links: set[Link] = field(default_factory=set)
+    _seen: set[bytes] = field(default_factory=set)
+
+    def count(self, request: bytes) -> None:
+        self.requests += 1
+        if WRITE.match(request):
+            digest = hashlib.sha1(request[request.find(END) :], usedforsecurity=False).digest()
+            self.repeats += digest in self._seen
+            self._seen.add(digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Spoilt:
+    """What is wrong with a way."""
+
+    reset: float = 0.0
+    """The share of requests at which the connection is cut, before they are carried out."""
+    refuse: float = 0.0
+    """The share that is answered with 503."""
+    late: float = 0.0
+    """Seconds before an answer is passed on."""
+    rate: float = 0.0
+    """Bytes of an answer in a second; 0: as fast as they come."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,10 +84,19 @@ class Link:
     path: str = ""
     pilot: str = ""
     losing: bool = False
+    request: bytearray = field(default_factory=bytearray)
+    """What came of a request that is not whole yet."""
 
     def cut(self) -> None:
         for writer in (self.near, self.far):
             writer.transport.abort()
+
+
+def whole(request: bytearray) -> bool:
+    """Whether all of a request is there."""
+    head = request.find(END)
+    length = LENGTH.search(request, 0, head + 2) if head >= 0 else None
+    return head >= 0 and len(request) >= head + len(END) + (int(length[1]) if length else 0)
 
 
 class Gate:
@@ -101,8 +144,34 @@ class Gate:
                         link.pilot = named[1]
                     may = not any(stream in link.path for stream in STREAMS)
                     link.losing = may and self._chance.random() < link.way.lose
+                    link.request.clear()
+                link.request += data
+                if whole(link.request):
+                    link.way.count(bytes(link.request))
+                    link.request.clear()
+                if request and self._spoil(link):
+                    return
                 link.far.write(data)
                 await link.far.drain()
+
+    def _spoil(self, link: Link) -> bool:
+        """Whether a request ends here."""
+        spoilt, dice = link.way.spoilt, self._chance.random()
+        if dice < spoilt.refuse:
+            link.near.write(REFUSAL)
+            return True
+        if dice < spoilt.refuse + spoilt.reset:
+            link.cut()
+            return True
+        return False
+
+    async def _drop_by_drop(self, link: Link, data: bytes) -> None:
+        for place in range(len(data)):
+            if not link.way.spoilt.rate:
+                link.near.write(data[place:])
+                return
+            link.near.write(data[place : place + 1])
+            await asyncio.sleep(1 / link.way.spoilt.rate)
 
     async def _answer(self, link: Link, reader: asyncio.StreamReader) -> None:
         with suppress(OSError):
@@ -111,7 +180,11 @@ class Gate:
                     self.note("lost", link.way.name, link.path, link.pilot)
                     link.cut()
                     return
-                link.near.write(data)
+                if link.way.spoilt.rate:
+                    await self._drop_by_drop(link, data)
+                else:
+                    await asyncio.sleep(link.way.spoilt.late)
+                    link.near.write(data)
                 await link.near.drain()
 
     def obey(self, order: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ CAMPAIGNS: dict[str, tuple[str, ...]] = {
     "cases": ("tests.chaos.cases", "small", "--seed", "1"),
     "exlets": ("tests.chaos.exlets", "--seed", "1", "--times", "1", "--primitives", "remove-case,compensate,resubmit"),
     "linearizability": ("tests.linearizability", "5000"),
+    "split": ("tests.linearizability", "5000", "--stores", "split"),
     "simulation": ("tests.simulation", "--schedules", "500", "--jobs", "2"),
 }
 """Modules and their words, at the small size."""
@@ -20,6 +21,7 @@ FULL: dict[str, tuple[str, ...]] = {
     "cases": ("tests.chaos.cases", "--seed", "1"),
     "exlets": ("tests.chaos.exlets", "--seed", "1", "--times", "5"),
     "linearizability": ("tests.linearizability", "1000000"),
+    "split": ("tests.linearizability", "100000", "--stores", "split", "--splits", "50"),
     "simulation": ("tests.simulation", "--schedules", "100000", "--jobs", "2"),
 }
 """The same at the size of a release: 100,000 jobs in the first."""
@@ -71,7 +73,7 @@ TABLE: tuple[Row, ...] = (
         ("cases",),
     ),
     Row(6, "kill -9 of Temporal", campaigns=("cases",)),
-    Row(7, "kill -9 of PostgreSQL", campaigns=("linearizability",), missing="under a running case, with Temporal on it"),
+    Row(7, "kill -9 of PostgreSQL", (f"{OWN_POSTGRES}::test_postgres_is_killed_under_cases",), ("linearizability",)),
     Row(8, "kill -9 of the only OpenSearch node", (f"{OWN_OPENSEARCH}::test_the_only_node_is_killed",)),
     Row(9, "kill -9 of a primary, three nodes", campaigns=("chaos", "linearizability")),
     Row(
@@ -112,8 +114,7 @@ TABLE: tuple[Row, ...] = (
         22,
         "store split two and one, a stale primary",
         ("tests/live/test_servers.py::test_opensearch_without_a_manager_takes_no_write",),
-        ("simulation", "linearizability"),
-        missing="a split of the network between nodes; a primary is paused until the others have given it up",
+        ("simulation", "linearizability", "split"),
     ),
     Row(23, "partition between worker and Temporal", (f"{INJECTED}::test_a_worker_that_is_cut_off_from_temporal_goes_on",)),
     Row(24, "partition between domains", missing="peers are being built; the proxy's ways are cut in its own tests"),
@@ -126,15 +127,19 @@ TABLE: tuple[Row, ...] = (
     Row(
         26,
         "resets, slow ways, 503",
-        ("tests/server/test_bad_input.py::test_a_client_that_sends_too_slowly_is_hung_up_on",),
+        (
+            "tests/server/test_bad_input.py::test_a_client_that_sends_too_slowly_is_hung_up_on",
+            "tests/faults/test_spoilt_ways.py::test_a_spoilt_way_to_the_store_makes_no_storm",
+        ),
         ("chaos",),
-        missing="toxiproxy at 1 B/s and 5 s of latency; the share of repeated calls is not measured",
     ),
     Row(
         27,
         "disk full: OpenSearch",
-        (f"{OWN_OPENSEARCH}::test_the_disk_of_opensearch_is_full",),
-        missing="filled to the last byte before the node looks",
+        (
+            f"{OWN_OPENSEARCH}::test_the_disk_of_opensearch_is_full",
+            f"{OWN_OPENSEARCH}::test_the_disk_of_opensearch_is_full_to_the_last_byte",
+        ),
     ),
     Row(
         28,

@@ -121,6 +121,31 @@ async def test_the_disk_of_opensearch_is_full(node: OwnServers, tmp_path: Path, 
         await node.ask("PUT", "/_cluster/settings", {"persistent": dict.fromkeys(settings)})
 
 
+async def test_the_disk_of_opensearch_is_full_to_the_last_byte(
+    node: OwnServers, tmp_path: Path, record_property: Any
+) -> None:
+    """Nobody looked in time: the log of a shard cannot be written, and the shard is given up until there is space."""
+    disk = node.disks[OPENSEARCH]
+    try:
+        async with site(node, tmp_path) as (running, _):
+            load = running.load
+            long = await load.submit(seconds=10)
+            await load.begun(long)
+            disk.fill()
+            await load.refusing()
+            known = list(load.accepted)
+            await load.payload_over(long)
+            await load.refusing()
+            assert list(load.accepted) == known, "accepted on a full disk"
+            disk.empty()
+            back = await load.done_since(time.monotonic(), 300)
+        words = f"work went on {back:.0f} s after there was space again, refused meanwhile: {dict(load.refused)}"
+        figures(record_property, words, load)
+        assert load.refused.keys() <= {"503", "429", "ReadTimeout"}
+    finally:
+        disk.empty()
+
+
 async def test_the_index_of_jobs_is_lost(
     node: OwnServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Any
 ) -> None:

@@ -16,6 +16,7 @@ from tests.chaos.processes import free_port, launch
 from tests.faults.load import Site, figures, site_under_load
 from tests.faults.own_stores import POSTGRES, Disk, own_servers, small_disk
 from tests.live.case_site import new_namespace
+from tests.live.own_temporal import temporal_on_postgres
 from tests.live.test_site_profile import answers
 from tests.server.processes import Started
 from tests.server.running import Domain, until
@@ -26,6 +27,34 @@ TIMES = int(os.environ.get("HOLDFAST_FAULT_TIMES", "3"))
 SMALL = 320 << 20
 JOBS = 40
 """Of a case."""
+
+
+async def test_postgres_is_killed_under_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Any
+) -> None:
+    """The jobs and Temporal's own store are on it."""
+    waits = []
+    with own_servers(POSTGRES) as own:
+        monkeypatch.setenv("HOLDFAST_TEST_POSTGRES", own.postgres)
+        with temporal_on_postgres(tmp_path) as temporal:
+            monkeypatch.setenv("HOLDFAST_TEST_TEMPORAL", temporal)
+            await answers(temporal)
+            known = {"temporal": temporal, "temporal_namespace": await new_namespace(), "relay_patience": 1}
+            domain = Domain(own.postgres, tmp_path / "state")
+            async with site_under_load(domain, tmp_path, worker=True, **known) as site:
+                for _ in range(TIMES):
+                    begun = len(site.case_starts())
+                    await site.start_case(JOBS)
+                    await until(_more(site, begun + 5), "the case to be under way", 180)
+                    await own.kill(POSTGRES)
+                    struck = time.monotonic()
+                    await own.launch(POSTGRES)
+                    waits.append(await site.load.done_since(struck, 360))
+                await site.cases_end(JOBS)
+    told = ", ".join(f"{one:.0f}" for one in waits)
+    figures(
+        record_property, f"{TIMES} kills under {TIMES} cases of {JOBS + 1} jobs, work went on after {told} s", site.load
+    )
 
 
 async def test_the_disk_of_postgres_is_full(tmp_path: Path, record_property: Any) -> None:

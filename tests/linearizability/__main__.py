@@ -15,11 +15,14 @@ from typing import Any
 
 from tests import servers
 from tests.linearizability.campaign import Campaign
-from tests.linearizability.faults import Fault, OpenSearchCluster, PostgresServer
+from tests.linearizability.faults import Fault, OpenSearchCluster, PostgresServer, SplitCluster
+from tests.linearizability.spaces import joined_nodes
 from tests.linearizability.verdict import Verdict, judge, total
 from tests.linearizability.workers import At, OpenSearchAt, SqlAt
 
 CLUSTER = "lin"
+SPLIT, NET = "split", "10.213.78"
+"""The cluster whose nodes are in network namespaces, and their network."""
 FULL = 50_000
 """From so many operations on all faults are tried, and the servers are started for speed and not for a quick start."""
 RESULTS = Path(__file__).resolve().parents[2] / ".run" / "linearizability"
@@ -27,21 +30,32 @@ RESULTS = Path(__file__).resolve().parents[2] / ".run" / "linearizability"
 Histories = tuple[dict[str, Path], int]
 
 
-async def opensearch(options: argparse.Namespace) -> Histories:
-    """Three nodes; one arm with one replica, whose writes may be on one copy, and one with two, on two at least."""
-    full = options.operations >= FULL
+def _nodes(options: argparse.Namespace, name: str) -> bool:
+    """Start three nodes; whether it is for the whole."""
+    full: bool = options.operations >= FULL
     quick = () if full else ("--quick",)
-    servers.order(
-        "start", "opensearch", "--name", CLUSTER, "--nodes", "3", "--port", str(options.port), "--heap", "512m", *quick
-    )
-    hosts = tuple(f"http://127.0.0.1:{options.port + place}" for place in range(3))
-    run = random.Random().getrandbits(32)
-    prefixes = {"replicas-1": f"lin{run:x}-one", "replicas-2": f"lin{run:x}-two"}
+    words = ("--name", name, "--nodes", "3", "--port", str(options.port), "--heap", "512m")
+    servers.order("start", "opensearch", *words, *quick)
+    return full
+
+
+def _arms(hosts: Sequence[str], run: int, most: int) -> tuple[dict[str, str], list[tuple[str, At]]]:
+    """Prefixes and ways. An arm with one replica, whose writes may be on one copy, and one with two, on two at least."""
+    prefixes = {f"replicas-{copies}": f"lin{run:x}-{copies}" for copies in range(1, most + 1)}
     ways: list[tuple[str, At]] = []
     for copies, (arm, prefix) in enumerate(prefixes.items(), start=1):
         # One client for each node alone, and one that may go to any of them.
-        several = (*((host,) for host in hosts), hosts)
+        several = (*((host,) for host in hosts), tuple(hosts))
         ways += [(arm, OpenSearchAt(some, prefix, replicas=copies, wait_for_active_shards=copies)) for some in several]
+    return prefixes, ways
+
+
+async def opensearch(options: argparse.Namespace) -> Histories:
+    """Three nodes that are killed and paused."""
+    full = _nodes(options, CLUSTER)
+    hosts = tuple(f"http://127.0.0.1:{options.port + place}" for place in range(3))
+    run = random.Random().getrandbits(32)
+    prefixes, ways = _arms(hosts, run, 2)
     dice = random.Random(options.seed)
     cluster = OpenSearchCluster(CLUSTER, hosts, f"lin{run:x}-*-jobs*", dice)
     campaign = _campaign("opensearch", ways, options, options.operations, cluster.quiet)
@@ -66,6 +80,27 @@ async def opensearch(options: argparse.Namespace) -> Histories:
     finally:
         if not options.servers:
             await asyncio.to_thread(servers.order, "stop", "opensearch", "--name", CLUSTER)
+
+
+async def split(options: argparse.Namespace) -> Histories:
+    """Three nodes in network namespaces: one with a primary, or the manager, is cut off from the two others, again and again."""
+    with joined_nodes(SPLIT, NET, options.port, 3):
+        os.environ["OPENSEARCH_SPACES"] = "yes"
+        try:
+            full = _nodes(options, SPLIT)
+            hosts = tuple(f"http://127.0.0.1:{options.port + place}" for place in range(3))
+            run = random.Random().getrandbits(32)
+            prefixes, ways = _arms(hosts, run, 2)
+            cluster = SplitCluster(SPLIT, NET, hosts, f"lin{run:x}-*-jobs*", random.Random(options.seed))
+            campaign = _campaign("split", ways, options, options.operations, cluster.quiet)
+            campaign.copies = lambda arm, names: cluster.copies(f"{prefixes[arm]}-jobs", names)
+            primary = cluster.split(cluster.node_with_a_primary, "a node with a primary")
+            manager = cluster.split(cluster.manager, "the cluster manager")
+            faults = [primary, manager] * (options.splits or (10 if full else 1))
+            return await campaign.run(faults), campaign.kills
+        finally:
+            await asyncio.to_thread(servers.order, "stop", "opensearch", "--name", SPLIT)
+            del os.environ["OPENSEARCH_SPACES"]
 
 
 async def postgres(options: argparse.Namespace) -> Histories:
@@ -102,6 +137,7 @@ STORES: dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, Histories]]
     "sqlite": sqlite,
     "postgres": postgres,
     "opensearch": opensearch,
+    "split": split,
 }
 
 
@@ -136,11 +172,18 @@ def _own_servers(given: Path | None) -> Iterator[None]:
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just linearizability", description=__doc__)
     parser.add_argument("operations", nargs="?", type=int, default=100_000, help="on OpenSearch; a fifth on the others")
-    parser.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
+    parser.add_argument(
+        "--stores",
+        nargs="+",
+        choices=STORES,
+        default=[one for one in STORES if one != "split"],
+        help="all but `split`, which takes root",
+    )
     parser.add_argument("--seed", type=int, default=random.Random().getrandbits(16))
     parser.add_argument("--folder", type=Path, default=RESULTS, help="where histories and pictures go")
     parser.add_argument("--servers", type=Path, help="the folder of servers to use and to leave running")
     parser.add_argument("--port", type=int, default=9220, help="of the first OpenSearch node")
+    parser.add_argument("--splits", type=int, default=0, help="pairs of splits: of a primary, and of the manager")
     parser.add_argument("--postgres-port", type=int, default=5442)
     return parser.parse_args(words)
 

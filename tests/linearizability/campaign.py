@@ -17,7 +17,7 @@ from tests.linearizability.claims import ClaimClient
 from tests.linearizability.faults import Fault, until
 from tests.linearizability.history import VALUE, Recorder, merged, shown, write_history
 from tests.linearizability.registers import RegisterClient
-from tests.linearizability.workers import At, Control, Worker, WorkerPlan, worker_plans
+from tests.linearizability.workers import At, Control, Worker, WorkerPlan, opened, worker_plans
 
 from holdfast.ports.job_store import JobStore
 from holdfast.services.write_checked import CheckedWriter
@@ -221,8 +221,8 @@ def _parts(names: Sequence[str]) -> list[Sequence[str]]:
 @asynccontextmanager
 async def _opened(at: At) -> AsyncIterator[JobStore]:
     store = at.store()
-    await store.open()
     try:
+        await asyncio.wait_for(opened(store), _STALLED)
         yield store
     finally:
         await store.close()

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 from tests import servers
+from tests.namespaces import cut, join
 
 _READY = 600.0
 
@@ -153,6 +154,42 @@ class OpenSearchCluster:
             docs = answer.raise_for_status().json()["docs"]
             found[node] = {doc["_id"]: doc for doc in docs if "error" not in doc}
         return found
+
+
+class SplitCluster(OpenSearchCluster):
+    """Nodes in network namespaces, whose lines can be cut; clients reach all of them all the time."""
+
+    def __init__(self, name: str, net: str, hosts: Sequence[str], pattern: str, dice: random.Random) -> None:
+        super().__init__(name, hosts, pattern, dice)
+        self.net = net
+        self.alone = 0
+
+    def split(self, which: Callable[[], Awaitable[int]], name: str) -> Fault:
+        return Fault(f"split of the network, {name} against the two others", 0, lambda: self._split(which), self._heal)
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """From which namespace to which address nothing goes."""
+        others = [node for node in range(1, len(self.hosts) + 1) if node != self.alone]
+        both = [(self.alone, node) for node in others] + [(node, self.alone) for node in others]
+        return [(f"{self.name}-n{here}", f"{self.net}.{there}") for here, there in both]
+
+    async def _split(self, which: Callable[[], Awaitable[int]]) -> None:
+        """Until the two have given the one up: it may think for a while that it is still the primary."""
+        self.alone = await which()
+        for space, address in self._lines():
+            cut(space, address)
+        other = next(node for node in range(1, len(self.hosts) + 1) if node != self.alone)
+
+        async def given_up() -> bool:
+            health = await self.ask("/_cluster/health?timeout=1s", other)
+            return health is not None and health["number_of_nodes"] == len(self.hosts) - 1
+
+        await until(given_up, "two nodes are a cluster without the third")
+
+    async def _heal(self) -> None:
+        for space, address in self._lines():
+            join(space, address)
+        await self.green()
 
 
 class PostgresServer:

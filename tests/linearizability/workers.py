@@ -16,6 +16,7 @@ from tests.linearizability.registers import RegisterClient
 
 from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
 from holdfast.adapters.sql.job_store import SqlJobStore
+from holdfast.ports.errors import Transient
 from holdfast.ports.job_store import JobStore
 from holdfast.services.write_checked import CheckedWriter
 
@@ -148,11 +149,22 @@ def _work(plan: WorkerPlan, control: Control) -> None:
         recorder.close()
 
 
+async def opened(store: JobStore) -> None:
+    """Make what is missing; nodes that were only just started may be too slow for it at first."""
+    while True:
+        try:
+            await store.open()
+        except Transient:
+            await asyncio.sleep(1)
+        else:
+            return
+
+
 async def _run_clients(plan: WorkerPlan, control: Control, recorder: Recorder) -> None:
     stores = [client.at.store() for client in plan.clients]
     try:
         for store in stores:
-            await store.open()
+            await opened(store)
         async with asyncio.TaskGroup() as group:
             for place, (client, store) in enumerate(zip(plan.clients, stores, strict=True)):
                 dice = random.Random(f"{plan.seed} {place}")

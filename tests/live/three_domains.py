@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import httpx
 from tests import servers
 from tests.chaos.processes import launch
 from tests.live.test_site_agent import SETTINGS, slurm
+from tests.namespaces import cut, ip, join, network
 from tests.server.http_client import http_client
 from tests.server.processes import Started
 from tests.server.running import Domain, until
@@ -32,10 +32,6 @@ PORT = 8470
 WES = "/ga4gh/wes/v1"
 SLOTS = {"north": 2, "south": 4}
 OVER = ("COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED")
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
 
 
 @dataclass(eq=False)
@@ -95,12 +91,10 @@ class Place:
 
     def cut(self, *others: Place) -> None:
         """Nothing goes from here to these any more; what comes from them still arrives."""
-        for other in others:
-            ip("netns", "exec", self.space, "ip", "route", "add", "blackhole", f"{other.address}/32")
+        cut(self.space, *(other.address for other in others))
 
     def join(self, *others: Place) -> None:
-        for other in others:
-            ip("netns", "exec", self.space, "ip", "route", "del", "blackhole", f"{other.address}/32")
+        join(self.space, *(other.address for other in others))
 
     def kill(self) -> None:
         """For good, all at once."""
@@ -159,34 +153,12 @@ class ThreeDomains:
         return state
 
 
-@contextmanager
-def network(*places: Place) -> Iterator[None]:
-    """A bridge outside, and a namespace for each domain with a line to it."""
-    with ExitStack() as after:
-        ip("link", "add", BRIDGE, "type", "bridge")
-        after.callback(ip, "link", "del", BRIDGE)
-        ip("addr", "add", f"{NET}.254/24", "dev", BRIDGE)
-        ip("link", "set", BRIDGE, "up")
-        for one in places:
-            ip("netns", "add", one.space)
-            after.callback(ip, "netns", "del", one.space)
-            ip("link", "add", f"{one.space}-o", "type", "veth", "peer", "name", f"{one.space}-i")
-            ip("link", "set", f"{one.space}-i", "netns", one.space)
-            ip("link", "set", f"{one.space}-o", "master", BRIDGE)
-            ip("link", "set", f"{one.space}-o", "up")
-            inside = ("netns", "exec", one.space, "ip")
-            ip(*inside, "addr", "add", f"{one.address}/24", "dev", f"{one.space}-i")
-            ip(*inside, "link", "set", f"{one.space}-i", "up")
-            ip(*inside, "link", "set", "lo", "up")
-        yield
-
-
 @asynccontextmanager
 async def three_domains(folder: Path) -> AsyncIterator[ThreeDomains]:
     servers.slurm()
     hosts = ",".join(f"{NET}.{number}" for number in (1, 2, 3))
     places = [Place(name, number, folder / name, hosts) for number, name in enumerate(("north", "south", "west"), 1)]
-    with network(*places):
+    with network(BRIDGE, NET, [one.space for one in places]):
         try:
             for one in places:
                 one.folder.mkdir()
