@@ -1,134 +1,208 @@
 """Warm functions: calls a second through the executor, on a real server and pilot, beside other executors.
 
-    just bench executor --calls 2000 --rounds 3
-    just bench executor --peers parsl,dask     # where these are installed
+    just bench executor --rounds 7
+    just bench executor --peers parsl,dask,celery,dbos --rounds 7      # each is fetched into an environment of its own
+    just bench executor --peers parsl,dask,celery,dbos --calls 100000 --rounds 1 --within 900 --name executor_100000
+    just bench executor --peers parsl,dask,celery,dbos --seconds 0.1 --calls 100 --rounds 3 --name executor_naps
 
-Holdfast stores every call and its result; the others keep theirs in memory. Two workers each. The arms take turns.
+Holdfast stores every call and its result, and so does DBOS (on PostgreSQL, with Holdfast on PostgreSQL beside it); Parsl, Dask and Celery (on a Redis that keeps
+nothing on disk) have theirs in memory. Two workers each. The arms take turns, in another order each round. Three arms are there for honesty: a job and a request
+for each call (`one each`), a store on a disk that is memory (`not durable`), and, by `--seconds`, tasks of a length at which all should be alike.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import os
+import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
-from tests.server.processes import processes
+from tests.server.processes import Processes, processes
 from tests.server.running import Domain
 
-from bench.harness import keep, leave, paired
+from bench.harness import Run, keep, leave, paired, pressure
+from bench.peers.calls import check, nap, plus
+from bench.peers.peer import Peer, TooLong
+from bench.whole_site import cpu_of, new_database
 from holdfast.client import Executor, HoldfastClient
+from holdfast.client import executor as executors
 
 WORKERS = 2
 GOAL = 3.0
-Mapped = Callable[[int], None]
+OWN = "holdfast"
+ON_POSTGRES, ONE_EACH, NOT_DURABLE = "holdfast on postgres", "holdfast, one each", "holdfast, not durable"
+PEERS = ("parsl", "dask", "celery", "dbos")
+LIKE = {"dbos": ON_POSTGRES}
+"""The arm of ours that a peer is held against, where it is not the first."""
 
 
-def plus(number: int) -> int:
-    """The function: nothing but the way there and back."""
-    return number + 1
+class Arm:
+    """One executor that is measured."""
 
+    def __init__(
+        self, name: str, mapped: Callable[[int, float], float], cpu: Callable[[], float], share: int = 1
+    ) -> None:
+        self.name, self.mapped, self.cpu, self.share = name, mapped, cpu, share
 
-def _check(results: list[int], calls: int) -> None:
-    assert results == list(range(1, calls + 1))
+    def run(self, calls: int, seconds: float) -> Run:
+        calls = max(1, calls // self.share)
+        before = self.cpu()
+        took = self.mapped(calls, seconds)
+        spent = max(0.0, self.cpu() - before)
+        run = Run(self.name, calls, took, {"all": spent}, pressure(), round(os.getloadavg()[0], 1))
+        if seconds:
+            run.facts["utilisation"] = calls * seconds / WORKERS / took
+        said = f", utilisation {run.facts['utilisation']:.3f}" if seconds else ""
+        print(
+            f"{self.name}: {run.rate:.0f} calls/s, {run.cpu_each * 1e3:.2f} ms of CPU each{said}, load {run.load}",
+            flush=True,
+        )
+        return run
 
 
 @contextmanager
-def holdfast(server: str, token: str) -> Iterator[Mapped]:
-    from bench.executor import plus as named
+def pool_of(server: str, token: str, max_attempts: int = 1) -> Iterator[Callable[[int, float], float]]:
+    with HoldfastClient(server, token) as client, Executor(client, max_attempts=max_attempts) as pool:
 
-    with HoldfastClient(server, token) as client, Executor(client) as pool:
-        yield lambda calls: _check(list(pool.map(named, range(calls))), calls)
-
-
-@contextmanager
-def parsl() -> Iterator[Mapped]:
-    library: Any = importlib.import_module("parsl")
-    executors: Any = importlib.import_module("parsl.executors")
-    configs: Any = importlib.import_module("parsl.config")
-    providers: Any = importlib.import_module("parsl.providers")
-    one = executors.HighThroughputExecutor(
-        label="htex", max_workers_per_node=WORKERS, address="127.0.0.1", encrypted=False,
-        provider=providers.LocalProvider(init_blocks=1, max_blocks=1),
-    )  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder, library.load(configs.Config([one], run_dir=folder)):
-        app = library.python_app(plus)
-
-        def mapped(calls: int) -> None:
-            _check([future.result() for future in [app(number) for number in range(calls)]], calls)
+        def mapped(calls: int, seconds: float) -> float:
+            since = time.perf_counter()
+            results = pool.map(nap, [seconds] * calls) if seconds else pool.map(plus, range(calls))
+            check(results, calls, seconds)
+            return time.perf_counter() - since
 
         yield mapped
 
 
-@contextmanager
-def dask() -> Iterator[Mapped]:
-    library: Any = importlib.import_module("distributed")
-    with library.LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None) as cluster:  # noqa: SIM117
-        with library.Client(cluster) as client:
+def one_each(mapped: Callable[[int, float], float]) -> Callable[[int, float], float]:
+    """The same with one call in each request; its executor is one whose calls share no job."""
 
-            def mapped(calls: int) -> None:
-                _check(client.gather(client.map(plus, range(calls), pure=False)), calls)
+    def alone(calls: int, seconds: float) -> float:
+        with mock.patch.object(executors, "MOST_IN_A_REQUEST", 1):
+            return mapped(calls, seconds)
 
-            yield mapped
+    return alone
 
 
-PEERS = {"parsl": parsl, "dask": dask}
+@asynccontextmanager
+async def house(store: str, folder: Path) -> AsyncIterator[tuple[Processes, str, str]]:
+    """A server and a pilot of two slots on a store; with where it is, and a token for it."""
+    domain = Domain(store, folder)
+    async with processes(domain, folder, lease=60) as running:
+        server = await running.server()
+        running.pilot("bench", server, slots=WORKERS)
+        yield running, server.url, domain.token("submitter", tenant="bench", seconds=86_400)
+
+
+def _spent(running: Processes) -> Callable[[], float]:
+    """Of server and pilot with all they started, and of this process, which is the client."""
+    return lambda: sum(cpu_of(one.process.pid) for one in running.started) + time.process_time()
+
+
+@asynccontextmanager
+async def arms_of(asked: argparse.Namespace) -> AsyncIterator[list[Arm]]:
+    """Everything that takes turns, running."""
+    peers = [name for name in asked.peers.split(",") if name]
+    async with AsyncExitStack() as stack:
+
+        async def ours(name: str, store: str, folder: Path, max_attempts: int = 1) -> tuple[Processes, str, str]:
+            running, url, token = await stack.enter_async_context(house(store or f"sqlite:///{folder}/jobs.db", folder))
+            mapped = stack.enter_context(pool_of(url, token, max_attempts=max_attempts))
+            arms.append(Arm(name, mapped, _spent(running)))
+            return running, url, token
+
+        def folder(place: str | None = None) -> Path:
+            made = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=place))
+            stack.callback(shutil.rmtree, made, ignore_errors=True)
+            return made
+
+        arms: list[Arm] = []
+        running, url, token = await ours(OWN, asked.store, folder())
+        if asked.honest:
+            # A call that may be tried again shares its job with no other.
+            mapped = stack.enter_context(pool_of(url, token, max_attempts=2))
+            arms.append(Arm(ONE_EACH, one_each(mapped), _spent(running), share=10))  # slow: a tenth of the calls
+            await ours(NOT_DURABLE, "", folder("/dev/shm"))  # noqa: S108 - a disk that is memory is what is wanted
+        if "dbos" in peers:
+            await ours(ON_POSTGRES, await stack.enter_async_context(new_database()), folder())
+        for name in peers:
+            words = [await stack.enter_async_context(new_database())] if name == "dbos" else []
+            peer = stack.enter_context(Peer(name, f"{name}_calls", str(WORKERS), *words))
+            arms.append(Arm(name, _asking(peer, asked.within), peer.cpu))
+        yield arms
+
+
+def _asking(peer: Peer, within: float) -> Callable[[int, float], float]:
+    return lambda calls, seconds: float(peer.ask("map", calls, seconds, within=within))
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", default="")
+    parser.add_argument("--peers", default="", help=f"of {','.join(PEERS)}")
+    parser.add_argument("--honest", action="store_true", help="with the arms that show what bundles and the disk cost")
+    parser.add_argument("--seconds", type=float, default=0.0, help="how long each call takes; nothing unless given")
+    parser.add_argument(
+        "--within", type=float, default=600.0, help="seconds after which a peer is no longer waited for"
+    )
     parser.add_argument("--store", default="", help="a store's URL; a new SQLite file unless named")
+    parser.add_argument("--name", default="executor", help="of the result")
     asked = parser.parse_args()
-    async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        domain = Domain(asked.store or f"sqlite:///{folder}/jobs.db", folder)
-        running = await stack.enter_async_context(processes(domain, folder, lease=60))
-        server = await running.server()
-        running.pilot("bench", server, slots=WORKERS)
-        token = domain.token("submitter", tenant="bench")
-        rates = await asyncio.to_thread(_measure, asked, server.url, token)
-    report(rates)
+    async with arms_of(asked) as arms:
+        runs, late = await asyncio.to_thread(measure, asked, arms)
+    report(asked, runs, late)
 
 
-def report(rates: dict[str, list[float]]) -> None:
-    middle = {name: round(statistics.median(each)) for name, each in rates.items()}
-    ratios = {name: paired(rates["holdfast"], each) for name, each in rates.items() if name != "holdfast"}
-    path = keep("executor", [], {"rates": rates, **{f"holdfast over {name}": one for name, one in ratios.items()}})
+def measure(asked: argparse.Namespace, arms: list[Arm]) -> tuple[list[Run], dict[str, float]]:
+    """All rounds; and which arms were given up, each with how long it was waited for."""
+    late: dict[str, float] = {}
+    runs: list[Run] = []
+    for arm in arms:
+        arm.run(2 if asked.seconds else min(asked.calls, 500), asked.seconds)  # warm
+    for number in range(asked.rounds):
+        for place in range(len(arms)):
+            arm = arms[(place + number) % len(arms)]
+            if arm.name in late:
+                continue
+            try:
+                runs.append(arm.run(asked.calls, asked.seconds))
+            except TooLong as error:
+                print(error, flush=True)
+                late[arm.name] = asked.within
+    return runs, late
+
+
+def report(asked: argparse.Namespace, runs: list[Run], late: dict[str, float]) -> None:
+    names = list(dict.fromkeys(run.arm for run in runs))
+    rates = {name: [run.rate for run in runs if run.arm == name] for name in names}
+    ratios = {
+        name: paired(rates[LIKE.get(name, OWN)][: len(each)], each) for name, each in rates.items() if name != OWN
+    }
+    figures: dict[str, object] = {
+        "calls": asked.calls, "seconds": asked.seconds, "workers": WORKERS, "rates": rates, "given up after": late,
+        "load": [run.load for run in runs],
+        "CPU ms a call": {name: statistics.median(r.cpu_each * 1e3 for r in runs if r.arm == name) for name in names},
+        "pressure": {name: statistics.median(r.pressure for r in runs if r.arm == name) for name in names},
+    }  # fmt: skip
+    if asked.seconds:
+        figures["utilisation"] = {
+            name: statistics.median(r.facts["utilisation"] for r in runs if r.arm == name) for name in names
+        }
+    path = keep(asked.name, runs, figures | {f"{LIKE.get(name, OWN)} over {name}": one for name, one in ratios.items()})
     print(f"raw runs in {path}", file=sys.stderr)
-    reached = all(ratio.low >= GOAL for ratio in ratios.values())
-    said = "".join(f"; {ratio} × {name}, {middle[name]}" for name, ratio in ratios.items())
-    goal = f" (goal ≥ {GOAL:g}): {'reached' if reached else 'not reached'}" if ratios else ""
-    print(f"executor: {middle['holdfast']} calls/s{said}{goal}")
+    reached = asked.seconds > 0 or all(ratio.low >= GOAL for name, ratio in ratios.items() if name in PEERS)
+    said = "".join(f"; {ratio} × {name}, {statistics.median(rates[name]):.0f}" for name, ratio in ratios.items())
+    goal = f" (goal ≥ {GOAL:g}): {'reached' if reached else 'not reached'}" if ratios and not asked.seconds else ""
+    print(f"executor: {statistics.median(rates[OWN]):.0f} calls/s{said}{goal}")
     leave(reached=reached)
-
-
-def _measure(asked: argparse.Namespace, server: str, token: str) -> dict[str, list[float]]:
-    rates: dict[str, list[float]] = {}
-    with ExitStack() as stack:
-        arms = {"holdfast": stack.enter_context(holdfast(server, token))}
-        for name in filter(None, asked.peers.split(",")):
-            arms[name] = stack.enter_context(PEERS[name]())
-        for mapped in arms.values():
-            mapped(min(asked.calls, 500))  # warm
-        for _ in range(asked.rounds):
-            for name, mapped in arms.items():
-                since = time.perf_counter()
-                mapped(asked.calls)
-                rate = asked.calls / (time.perf_counter() - since)
-                rates.setdefault(name, []).append(rate)
-                print(f"{name}: {rate:.0f} calls/s, load {os.getloadavg()[0]:.1f}", flush=True)
-    return rates
 
 
 if __name__ == "__main__":

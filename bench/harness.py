@@ -127,9 +127,19 @@ def rates(runs: Sequence[Run], arm: str) -> list[float]:
     return [run.rate for run in runs if run.arm == arm]
 
 
-def keep(name: str, runs: Sequence[Run], figures: Mapping[str, object]) -> Path:
-    """Write the raw pairs beside the figures. What a smoke run measured is no result, and is kept apart."""
-    place = RESULTS / ".smoke" if os.environ.get("BENCH_SMOKE") else RESULTS
+def keep(
+    name: str,
+    runs: Sequence[Run],
+    figures: Mapping[str, object],
+    known: Mapping[str, object] | None = None,
+    *,
+    smoke: bool = False,
+) -> Path:
+    """Write the raw pairs beside the figures. What a smoke run measured is no result, and is kept apart.
+
+    `known` is what is known of a run that was not made just now, or not by this commit.
+    """
+    place = RESULTS / ".smoke" if smoke or os.environ.get("BENCH_SMOKE") else RESULTS
     place.mkdir(exist_ok=True)
     path = place / f"{name}.json"
     body = {
@@ -140,7 +150,7 @@ def keep(name: str, runs: Sequence[Run], figures: Mapping[str, object]) -> Path:
         "machine": {"cores": os.cpu_count(), "kernel": os.uname().release},
         "figures": {key: asdict(value) if isinstance(value, Ratio) else value for key, value in figures.items()},
         "runs": [asdict(run) for run in runs],
-    }
+    } | dict(known or {})
     path.write_text(json.dumps(body, indent=1) + "\n")
     return path
 

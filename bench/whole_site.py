@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -249,7 +249,7 @@ async def whole_site(*, own: bool, store: str = "postgres", memory: bool = False
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _current().cancel)
     folder = _new_folder()
     servers: dict[str, int] = {}
-    database = ""
+    stack = AsyncExitStack()
     try:
         if own:
             _script(
@@ -266,9 +266,7 @@ async def whole_site(*, own: bool, store: str = "postgres", memory: bool = False
             port = (folder / "servers/postgres/port").read_text().strip()
             url = f"postgresql://holdfast@127.0.0.1:{port}/holdfast"
         elif store == "postgres":
-            database = f"bench_{uuid4().hex[:8]}"
-            await _sql(f"CREATE DATABASE {database}")
-            url = os.environ["HOLDFAST_TEST_POSTGRES"].rpartition("/")[0] + f"/{database}"
+            url = await stack.enter_async_context(new_database())
         elif store == "opensearch":
             place = os.environ["HOLDFAST_TEST_OPENSEARCH"].removeprefix("http://")
             url = f"opensearch://{place}/bench-{uuid4().hex[:8]}?timeout=60"
@@ -284,10 +282,20 @@ async def whole_site(*, own: bool, store: str = "postgres", memory: bool = False
     finally:
         if own:
             _script(folder / "servers", "stop")
-        if database:
-            await _sql(f"DROP DATABASE {database} WITH (FORCE)")
+        await stack.aclose()
         if not os.environ.get("BENCH_KEEP"):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@asynccontextmanager
+async def new_database() -> AsyncIterator[str]:
+    """A database of its own on the PostgreSQL of the environment, for as long as the block."""
+    name = f"bench_{uuid4().hex[:8]}"
+    await _sql(f"CREATE DATABASE {name}")
+    try:
+        yield os.environ["HOLDFAST_TEST_POSTGRES"].rpartition("/")[0] + f"/{name}"
+    finally:
+        await _sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 async def _sql(statement: str) -> None:

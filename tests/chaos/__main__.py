@@ -1,10 +1,14 @@
-"""`python -m tests.chaos small|full`: runs a campaign, audits it, prints the figures last; 1 when one of them is wrong."""
+"""`python -m tests.chaos small|full|release`: runs a campaign, audits it, prints the figures last; 1 when one of them is wrong.
+
+A whole campaign leaves its figures in bench/results. `python -m tests.chaos.kept_report FOLDER` does the same for one that ran earlier.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
+import os
 import random
 import shutil
 import sys
@@ -20,9 +24,12 @@ from typing import Any
 from tests.chaos.audit import Audit, Verdict
 from tests.chaos.campaign import Campaign
 from tests.chaos.evidence import Evidence, job_from, read_cuts, read_published
+from tests.chaos.kept_report import keep_report
 from tests.chaos.ledger import read_ledger
 from tests.chaos.site import Site, say
 from tests.chaos.sizes import SIZES, Size
+
+from bench.harness import commit
 
 
 def gather(site: Site) -> Evidence:
@@ -99,6 +106,9 @@ async def run(size: Size, seed: int, folder: Path) -> Verdict:
         "verdict": asdict(verdict),
         "submitter": dict(site.submitter.tally),
         "faults": _counted(site),
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": commit(),
+        "load": round(os.getloadavg()[0], 1),
     }
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n")
     for complaint in complaints:
@@ -138,6 +148,8 @@ def main() -> int:
     folder: Path = arguments.folder or Path(tempfile.mkdtemp(prefix="holdfast-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     verdict = asyncio.run(run(size, arguments.seed, folder.resolve()))
+    if not arguments.acts:
+        say(f"the figures are in {keep_report(folder)}")
     bad = verdict.complaints(death_limit=size.death_limit, silence_limit=size.silence_limit)
     if not bad and arguments.folder is None:
         shutil.rmtree(folder / "outputs", ignore_errors=True)

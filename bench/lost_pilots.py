@@ -1,0 +1,179 @@
+"""Benchmark 6: a worker is lost with its task; how long until the task runs again elsewhere, beside Dask and Parsl.
+
+    just bench lost_pilots                       # Holdfast alone
+    just bench lost_pilots --peers dask,parsl    # each is fetched into an environment of its own
+
+Real pilots and workers, two of each, one of them idle. The one that runs the task is lost with everything it started: killed (SIGKILL), or silent (SIGSTOP), as a host is
+that hangs or is cut off. Timed is from the signal to the first line of the task's second run. The trials of all systems take turns with equal settings: a lease of ours,
+Dask's `worker-ttl` and Parsl's `heartbeat_threshold` of as many seconds. Then once each with the defaults of all, side by side, and no longer waited for than `--within`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tests.server.processes import processes
+from tests.server.running import Domain, until
+
+from bench.harness import keep, leave, pressure
+from bench.peers.peer import Peer
+from bench.whole_site import family
+
+SIGNALS = {"killed": signal.SIGKILL, "silent": signal.SIGSTOP}
+GOALS = {"killed, seconds": 1.0, "silent, leases": 1.25}
+PATIENCE = 120.0
+"""Seconds until the task has begun for the first time."""
+# What the others run as a function (bench/peers/losing.py), as a program.
+TASK = 'echo "$(date +%s.%N) $$" >>"$0"; if [ "$(wc -l <"$0")" = 1 ]; then exec sleep 3600; fi'
+Trial = Callable[[Path, str, int | None, float], Awaitable[float | None]]
+
+
+def lines(path: Path) -> list[tuple[float, int]]:
+    """Whole lines of the runs so far: when, and in which process."""
+    if not path.exists():
+        return []
+    return [(float(at), int(pid)) for at, pid in (one.split() for one in path.read_text().split("\n")[:-1])]
+
+
+async def lose(path: Path, how: str, top: Callable[[int], int], within: float) -> float | None:
+    """Send the signal to everything below the worker; seconds until the task runs again, or None."""
+    loop_end = time.monotonic() + PATIENCE
+    while not lines(path):
+        if time.monotonic() > loop_end:
+            raise SystemExit("the task did not begin")
+        await asyncio.sleep(0.02)
+    lost = family(top(lines(path)[0][1]))
+    await asyncio.sleep(1.0)  # it runs, and is known to
+    at = time.time()
+    for one in lost:
+        with contextlib.suppress(OSError):
+            os.kill(one, SIGNALS[how])
+    try:
+        while time.time() < at + within:
+            if len(lines(path)) > 1:
+                return lines(path)[1][0] - at
+            await asyncio.sleep(0.02)
+        return None
+    finally:
+        for one in lost:
+            with contextlib.suppress(OSError):
+                os.kill(one, signal.SIGKILL)
+
+
+async def holdfast(folder: Path, how: str, silence: int | None, within: float) -> float | None:
+    domain = Domain(f"sqlite:///{folder}/jobs.db", folder)
+    async with processes(domain, folder, **({"lease": silence} if silence else {})) as running:
+        server = await running.server()
+        running.keeper()
+        pilots = [running.pilot("bench", server) for _ in range(2)]
+        client = running.client(server, "submitter", "viewer", tenant="bench")
+
+        async def both() -> bool:
+            return len((await client.get("/v1/pilots")).json()["pilots"]) == 2
+
+        await until(both, "two pilots", patience=PATIENCE)
+        path = folder / "runs"
+        job = {"specification": {"name": "lost", "command": ["sh", "-c", TASK, str(path)]}, "jobs": [{}]}
+        (await client.post("/v1/jobs", json=job)).raise_for_status()
+
+        def pilot_of(pid: int) -> int:
+            return next(one.process.pid for one in pilots if pid in family(one.process.pid))
+
+        return await lose(path, how, pilot_of, within)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+async def dask(folder: Path, how: str, silence: int | None, within: float) -> float | None:
+    with Peer("dask", "dask_losing", str(silence or "")) as peer:
+        path = folder / "runs"
+        await asyncio.to_thread(peer.ask, "begin", str(path))
+        return await lose(path, how, lambda pid: pid, within)
+
+
+async def parsl(folder: Path, how: str, silence: int | None, within: float) -> float | None:
+    with Peer("parsl", "parsl_losing", str(silence or "")) as peer:
+
+        async def both() -> bool:
+            return int(await asyncio.to_thread(peer.ask, "ready")) == 2
+
+        await until(both, "two managers", patience=PATIENCE)
+        path = folder / "runs"
+        await asyncio.to_thread(peer.ask, "begin", str(path))
+        return await lose(path, how, _parent, within)  # a worker's parent is its manager
+
+
+ARMS: dict[str, Trial] = {"holdfast": holdfast, "dask": dask, "parsl": parsl}
+
+
+async def trial(name: str, how: str, silence: int | None, within: float) -> float | None:
+    with tempfile.TemporaryDirectory(prefix="holdfast-lost-", ignore_cleanup_errors=True) as folder:
+        took = await ARMS[name](Path(folder), how, silence, within)
+    settings = f"{silence} s" if silence else "defaults"
+    said = f"not within {within:.0f} s" if took is None else f"{took:.2f} s"
+    print(f"{name}, {how}, {settings}: runs again after {said} (load {os.getloadavg()[0]:.1f})", flush=True)
+    return took
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--peers", default="")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--silence", type=int, default=10, help="seconds without a word that all allow, in the equal part"
+    )
+    parser.add_argument("--within", type=float, default=330.0)
+    parser.add_argument("--no-defaults", dest="defaults", action="store_false")
+    asked = parser.parse_args()
+    names = ["holdfast", *filter(None, asked.peers.split(","))]
+    equal: dict[str, dict[str, list[float | None]]] = {name: {how: [] for how in SIGNALS} for name in names}
+    loads, pressures = [], []
+    for _ in range(asked.rounds):
+        for how in SIGNALS:
+            for name in names:
+                equal[name][how].append(await trial(name, how, asked.silence, asked.within))
+                loads.append(round(os.getloadavg()[0], 1))
+                pressures.append(pressure())
+    pairs = [(name, how) for name in names for how in SIGNALS] if asked.defaults else []
+    found = await asyncio.gather(*(trial(name, how, None, asked.within) for name, how in pairs))
+    report(asked, equal, dict(zip(pairs, found, strict=True)), loads, pressures)
+
+
+def report(
+    asked: argparse.Namespace,
+    equal: dict[str, dict[str, list[float | None]]],
+    defaults: dict[tuple[str, str], float | None],
+    loads: list[float],
+    pressures: list[float],
+) -> None:
+    ours = {how: [asked.within if one is None else one for one in equal["holdfast"][how]] for how in SIGNALS}
+    worst = {"killed, seconds": max(ours["killed"]), "silent, leases": max(ours["silent"]) / asked.silence}
+    figures = {
+        "silence, seconds": asked.silence, "within": asked.within, "equal": equal, "worst": worst,
+        "defaults": {name: {how: took for (who, how), took in defaults.items() if who == name} for name in equal},
+        "load": loads, "pressure": pressures,
+    }  # fmt: skip
+    print(f"raw trials in {keep('lost_pilots', [], figures)}", file=sys.stderr)
+    reached = all(worst[name] <= goal for name, goal in GOALS.items())
+    print(
+        f"lost_pilots: killed, runs again after {statistics.median(ours['killed']):.2f} s ({worst['killed, seconds']:.2f} at most, goal ≤ 1); "
+        f"silent, after {statistics.median(ours['silent']) / asked.silence:.2f} leases ({worst['silent, leases']:.2f} at most, goal ≤ 1.25): "
+        f"{'reached' if reached else 'not reached'}"
+    )
+    leave(reached=reached)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
