@@ -2,6 +2,7 @@
 
     just bench lost_pilots                       # Holdfast alone
     just bench lost_pilots --peers dask,parsl    # each is fetched into an environment of its own
+    just bench lost_pilots --peers dask,parsl --silence 60 --rounds 3 --no-defaults --name lost_pilots_60
 
 Real pilots and workers, two of each, one of them idle. The one that runs the task is lost with everything it started: killed (SIGKILL), or silent (SIGSTOP), as a host is
 that hangs or is cut off. Timed is from the signal to the first line of the task's second run. The trials of all systems take turns with equal settings: a lease of ours,
@@ -135,6 +136,7 @@ async def main() -> None:
         "--silence", type=int, default=10, help="seconds without a word that all allow, in the equal part"
     )
     parser.add_argument("--within", type=float, default=330.0)
+    parser.add_argument("--name", default="lost_pilots", help="of the result")
     parser.add_argument("--no-defaults", dest="defaults", action="store_false")
     asked = parser.parse_args()
     names = ["holdfast", *filter(None, asked.peers.split(","))]
@@ -165,7 +167,7 @@ def report(
         "defaults": {name: {how: took for (who, how), took in defaults.items() if who == name} for name in equal},
         "load": loads, "pressure": pressures,
     }  # fmt: skip
-    print(f"raw trials in {keep('lost_pilots', [], figures)}", file=sys.stderr)
+    print(f"raw trials in {keep(asked.name, [], figures)}", file=sys.stderr)
     reached = all(worst[name] <= goal for name, goal in GOALS.items())
     print(
         f"lost_pilots: killed, runs again after {statistics.median(ours['killed']):.2f} s ({worst['killed, seconds']:.2f} at most, goal ≤ 1); "

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.faults.table import TABLE, Row
 
+from bench.report.beside import campaign_sentence
 from bench.report.results import result, when
 
 
@@ -45,7 +46,7 @@ def section() -> Iterator[str]:
         yield f"| `{name.partition('::')[2]}` | {one['verdict']}, {one['day']}, commit {one['commit']}, {one['seconds']:.0f} s | {one['figures']} |"
     yield from (
         "",
-        "The campaign of 100,000 jobs (`just chaos release`) has not been run to its end yet; the largest that was is that of 10,000 jobs, on the page of [benchmarks](benchmarks.md).",
+        campaign_sentence(),
         "",
     )
 

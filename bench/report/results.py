@@ -32,3 +32,8 @@ def when(found: dict[str, Any]) -> str:
 
 def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
+
+
+def ratio(one: dict[str, Any]) -> str:
+    """A ratio of pairs with its 95 % interval."""
+    return f"{one['median']:.2f} ({one['low']:.2f} to {one['high']:.2f}, {one['pairs']} pairs)"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
-from bench.pilots.plot import BLUE, GREEN, ORANGE, Bars, bars
-from bench.report.results import result, when
+from bench.report import beside
+from bench.report.results import ratio, result, when
 
 Figures = dict[str, Any]
 Read = Callable[[Figures], tuple[str, bool]]
@@ -29,18 +28,9 @@ class Benchmark:
     missing: str = ""
 
 
-def ratio(one: Figures) -> str:
-    return f"{one['median']:.2f} ({one['low']:.2f} to {one['high']:.2f}, {one['pairs']} pairs)"
-
-
 def _durable(one: Figures) -> tuple[str, bool]:
     found = one["holdfast over bare"]
     return f"{ratio(found)} × bare Temporal activities", found["low"] >= 30
-
-
-def _executors(one: Figures) -> tuple[str, bool]:
-    parsl, dask = one["holdfast over parsl"], one["holdfast over dask"]
-    return f"{ratio(parsl)} × Parsl HTEX; {ratio(dask)} × Dask", min(parsl["low"], dask["low"]) >= 3
 
 
 def _claims(one: Figures) -> tuple[str, bool]:
@@ -111,11 +101,10 @@ TWELVE = (
     Benchmark(
         2,
         "against executors",
-        "just bench executor --peers parsl,dask --rounds 5",
+        "just bench executor --peers parsl,dask,celery,dbos --honest --rounds 7",
         "executor",
         "≥ 3 × each",
-        _executors,
-        "Celery, DBOS; 10⁵ calls",
+        beside.executors,
     ),
     Benchmark(
         3, "claim efficiency", "just bench claim_efficiency", "claim_efficiency", "≥ 0.80 of bulk, ≥ 12 × single", _claims
@@ -135,20 +124,20 @@ TWELVE = (
     Benchmark(
         6,
         "lost pilots",
-        "just chaos full",
-        "",
+        "just bench lost_pilots --peers dask,parsl",
+        "lost_pilots",
         "a kill ≤ 1 s, silence ≤ 1.25 leases",
-        None,
-        "Dask and Parsl killed beside it; written by hand on the page of benchmarks",
+        beside.lost_pilots,
+        "Temporal's heartbeat",
     ),
     Benchmark(
         7,
         "commits under chaos",
         "just chaos release",
-        "",
+        "chaos_release",
         "0, 0, 0 in 10⁶ jobs",
-        None,
-        "10⁶ jobs and 10⁴ kills; see the fault table for what was run",
+        beside.commits,
+        "10⁶ jobs and 10⁴ kills; Celery and Dask under the same",
     ),
     Benchmark(
         8,
@@ -195,29 +184,13 @@ def section() -> Iterator[str]:
     for one in TWELVE:
         found = result(one.kept) if one.kept else None
         if found is None or one.read is None:
-            yield f"| {one.number} | {one.name} | `{one.command}` | [by hand](benchmarks.md) | {one.goal} | – | – | {one.missing or '–'} |"
+            yield f"| {one.number} | {one.name} | `{one.command}` | not run to its end yet, see [benchmarks](benchmarks.md) | {one.goal} | – | – | {one.missing or '–'} |"
             continue
         text, reached = one.read(found["figures"])
         yield f"| {one.number} | {one.name} | `{one.command}` | {text} | {one.goal} | {'yes' if reached else 'no'} | {when(found)} | {one.missing or '–'} |"
-    yield from ("", "![Calls a second, durable and not](proof-executors.svg)", "")
+    yield ""
+    yield from beside.section()
 
 
 def pictures() -> Iterator[tuple[str, str]]:
-    found = result("executor")
-    if found is None:
-        return
-    rates = found["figures"]["rates"]
-    names = {
-        "holdfast": ("Holdfast, each call on disk", BLUE),
-        "parsl": ("Parsl HTEX, in memory", ORANGE),
-        "dask": ("Dask, in memory", GREEN),
-    }
-    series = [
-        Bars(words, [median(rates[name])], [(max(rates[name]) - min(rates[name])) / 2], colour)
-        for name, (words, colour) in names.items()
-        if name in rates
-    ]
-    yield (
-        "proof-executors.svg",
-        bars("Functions called through an executor, two workers each", ["no-op"], series, "calls a second"),
-    )
+    yield from beside.pictures()

@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.harness import commit
 from tests.chaos.audit import Audit, Verdict
 from tests.chaos.campaign import Campaign
 from tests.chaos.evidence import Evidence, job_from, read_cuts, read_published
@@ -28,8 +29,6 @@ from tests.chaos.kept_report import keep_report
 from tests.chaos.ledger import read_ledger
 from tests.chaos.site import Site, say
 from tests.chaos.sizes import SIZES, Size
-
-from bench.harness import commit
 
 
 def gather(site: Site) -> Evidence:

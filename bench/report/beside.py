@@ -1,0 +1,208 @@
+"""Holdfast beside other systems: what the twelve benchmarks say of Parsl, Dask, Celery, DBOS, Snakemake and cel-python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+
+from bench.pilots.plot import BLUE, GREEN, ORANGE, Bars, bars
+from bench.report.results import ratio, result, when
+
+Figures = dict[str, Any]
+PEERS = {"parsl": "Parsl HTEX", "dask": "Dask", "celery": "Celery", "dbos": "DBOS"}
+KEPT = {
+    "holdfast": "each call and its result on disk (SQLite)",
+    "holdfast, one each": "the same, a job and a request for each call",
+    "holdfast, not durable": "the same as the first, on a disk that is memory",
+    "holdfast on postgres": "on disk (PostgreSQL)",
+    "parsl": "in memory",
+    "dask": "in memory",
+    "celery": "in memory (Redis)",
+    "dbos": "on disk (PostgreSQL)",
+}
+
+
+def over(one: Figures, peer: str) -> Figures | None:
+    """How many times as fast we are as a peer, on the same store where it has one."""
+    return next(
+        (one[f"{ours} over {peer}"] for ours in ("holdfast", "holdfast on postgres") if f"{ours} over {peer}" in one),
+        None,
+    )
+
+
+def executors(one: Figures) -> tuple[str, bool]:
+    found = {words: over(one, name) for name, words in PEERS.items()}
+    text = "; ".join(f"{ratio(each)} × {words}" for words, each in found.items() if each)
+    return text, min(each["low"] for each in found.values() if each) >= 3
+
+
+def lost_pilots(one: Figures) -> tuple[str, bool]:
+    ours, worst = one["equal"]["holdfast"], one["worst"]
+    return (
+        (
+            f"runs again {median(_known(ours['killed'], one)):.1f} s after a kill ({worst['killed, seconds']:.1f} at most), "
+            f"{median(_known(ours['silent'], one)) / one['silence, seconds']:.2f} leases of {one['silence, seconds']} s after the last word ({worst['silent, leases']:.2f} at most)"
+        ),
+        worst["killed, seconds"] <= 1 and worst["silent, leases"] <= 1.25,
+    )
+
+
+def commits(one: Figures) -> tuple[str, bool]:
+    return (
+        f"{one['lost']} lost, {one['duplicates']} unnoticed duplicates, {one['unrecorded']} runs unrecorded in {one['jobs']:,} jobs and {one['kills']:,} kills",
+        one["jobs"] >= 10**6 and not (one["lost"] or one["duplicates"] or one["unrecorded"]),
+    )
+
+
+def campaign() -> dict[str, Any] | None:
+    """The largest campaign that has left a result."""
+    return next(filter(None, (result(f"chaos_{size}") for size in ("release", "full"))), None)
+
+
+def campaign_sentence() -> str:
+    found = campaign()
+    if found is None or found["figures"]["jobs"] < 100_000:
+        before = "" if found is None else f" ({commits(found['figures'])[0]}; {when(found)})"
+        return f"The campaign of 100,000 jobs (`just chaos release`) has not been run to its end yet; the largest that was is that of 10,000 jobs{before}, on the page of [benchmarks](benchmarks.md)."
+    one = found["figures"]
+    deaths, silences = one["death to release, seconds"], one["silence to release, leases"]
+    times = (
+        [
+            f"a pilot's death was known after {deaths['median']:.2f} s ({deaths['most']:.2f} at most of {deaths['measured']})"
+        ]
+        if deaths
+        else []
+    )
+    times += [f"silence ended after {silences['most']:.2f} leases of {one['lease']} s at most"] if silences else []
+    verdict = (
+        "nothing to complain of" if not one["complaints"] else "the auditor complains: " + "; ".join(one["complaints"])
+    )
+    return (
+        f"The campaign of {one['jobs']:,} jobs (`just chaos release`, seed {one['seed']}, {one['seconds'] / 60:.0f} minutes; {when(found)}) had {sum(one['faults'].values()):,} faults, "
+        f"{one['kills']:,} of them kills: {one['lost']} lost, {one['duplicates']} unnoticed duplicates, {one['unrecorded']} runs unrecorded, {one['payloads killed']} payloads killed, "
+        f"{one['false orphans']} false orphans, {one['extra runs']:,} extra runs; {', '.join(times)}; {verdict}."
+    )
+
+
+def _known(each: list[float | None], one: Figures) -> list[float]:
+    """Times, with those that were not waited for as long as they were waited for."""
+    return [one["within"] if took is None else took for took in each]
+
+
+def section() -> Iterator[str]:
+    yield from ("![Calls a second, durable and not](proof-executors.svg)", "")
+    yield from _executors_table()
+    yield from _lost_table()
+
+
+def _executors_table() -> Iterator[str]:
+    found, many = result("executor"), result("executor_100000")
+    naps = {length: result(f"executor_naps_{length}") for length in ("100ms", "1s")}
+    if found is None or "CPU ms a call" not in found["figures"]:
+        return
+    one = found["figures"]
+    yield from (
+        "### Executors side by side",
+        "",
+        (
+            f"Two workers each, {one['calls']:,} calls a turn, the arms in turns; {when(found)}. Processor time is that of client, servers and workers together, of DBOS and of Holdfast on PostgreSQL without PostgreSQL's own; "
+            "on a machine with other work it is steadier than calls a second. Celery's Redis writes nothing to its disk. DBOS runs its calls in threads of one process. *Utilisation* is the share of two workers' time that tasks of 100 ms and of 1 s fill."
+        ),
+        "",
+        "| executor | calls and results are | calls a second | ms of processor a call | Holdfast is faster by | 10⁵ calls, a second | utilisation, 100 ms | 1 s |",
+        "| --- | --- | --: | --: | --- | --: | --: | --: |",
+    )
+    for name, each in one["rates"].items():
+        times = over(one, name)
+        yield (
+            f"| {PEERS.get(name, name)} | {KEPT.get(name, '–')} | {median(each):,.0f} | {one['CPU ms a call'][name]:.2f} | {ratio(times) if times else '–'} | {_at_once(many, name)} | "
+            f"{_used(naps['100ms'], name)} | {_used(naps['1s'], name)} |"
+        )
+    yield from ("", *_said_of(("10⁵ calls", many), ("tasks of 100 ms", naps["100ms"]), ("of 1 s", naps["1s"])))
+
+
+def _at_once(found: dict[str, Any] | None, name: str) -> str:
+    if found is None:
+        return "–"
+    if name in found["figures"]["given up after"]:
+        return f"not within {found['figures']['given up after'][name]:.0f} s"
+    return f"{found['figures']['rates'][name][0]:,.0f}" if name in found["figures"]["rates"] else "–"
+
+
+def _used(found: dict[str, Any] | None, name: str) -> str:
+    return f"{found['figures']['utilisation'][name]:.3f}" if found and name in found["figures"]["utilisation"] else "–"
+
+
+def _said_of(*runs: tuple[str, dict[str, Any] | None]) -> Iterator[str]:
+    said = "; ".join(f"{words}: {when(found)}" for words, found in runs if found)
+    if said:
+        yield from (f"{said[0].upper()}{said[1:]}.", "")
+
+
+def _lost_table() -> Iterator[str]:
+    kept = [found for name in ("lost_pilots", "lost_pilots_60") if (found := result(name))]
+    if not kept:
+        return
+    said = "; ".join(f"{found['figures']['silence, seconds']} s: {when(found)}" for found in kept)
+    yield from (
+        "### Lost workers side by side",
+        "",
+        (
+            "Two workers, one of which runs a task and is lost with all it started; seconds from the signal until the task runs again on the other, the median and the most. With *equal* settings all allow as many seconds without a word: our lease, "
+            f"Dask's `worker-ttl`, Parsl's `heartbeat_threshold`. Defaults are 600 s for our lease, 300 s and 120 s for theirs; once each. {said}."
+        ),
+        "",
+        "| system | settings | killed (SIGKILL) | silent (SIGSTOP) |",
+        "| --- | --- | --- | --- |",
+    )
+    names = {"holdfast": "Holdfast", **PEERS}
+    for found in kept:
+        one = found["figures"]
+        for name, each in one["equal"].items():
+            yield f"| {names[name]} | equal, {one['silence, seconds']} s | {_spread(each['killed'], one)} | {_spread(each['silent'], one)} |"
+        for name, took in one["defaults"].items():
+            if took:
+                yield f"| {names[name]} | defaults | {_once(took['killed'], one)} | {_once(took['silent'], one)} |"
+    yield from (
+        "",
+        (
+            "A silent pilot of Holdfast's is given up after 1.2 leases, and never before the lease and ten seconds; so short leases are overrun by more. A server that was itself held up for a second, as on a machine with other work, waits ten seconds longer before it takes a closed channel for a death. "
+            "A pilot that was given up too early costs work and no more: its late end never counts twice."
+        ),
+        "",
+    )
+
+
+def _spread(each: list[float | None], one: Figures) -> str:
+    if all(took is None for took in each):
+        return f"not within {one['within']:.0f}"
+    known = _known(each, one)
+    return f"{median(known):.1f}, {max(known):.1f} ({len(each)})"
+
+
+def _once(took: float | None, one: Figures) -> str:
+    return f"not within {one['within']:.0f}" if took is None else f"{took:.1f}"
+
+
+def pictures() -> Iterator[tuple[str, str]]:
+    found = result("executor")
+    if found is None:
+        return
+    rates = found["figures"]["rates"]
+    names = {
+        "holdfast": ("Holdfast, each call on disk", BLUE),
+        "parsl": ("Parsl HTEX, in memory", ORANGE),
+        "dask": ("Dask, in memory", GREEN),
+        "celery": ("Celery, in memory", "#8c6bb1"),
+        "dbos": ("DBOS, each call on disk", "#7f7f7f"),
+    }
+    series = [
+        Bars(words, [median(rates[name])], [(max(rates[name]) - min(rates[name])) / 2], colour)
+        for name, (words, colour) in names.items()
+        if name in rates
+    ]
+    yield (
+        "proof-executors.svg",
+        bars("Functions called through an executor, two workers each", ["no-op"], series, "calls a second"),
+    )
