@@ -177,7 +177,7 @@ exlet-schema:
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
-# Measure: shim, claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, chunks, executor, rules, staging, pilots (simulate, figures, real, scale), opensearch_adapter, sql_adapter.
+# Measure: shim, claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, chunks, executor, lost_pilots, flow_beside, conditions, tracing, rules, staging, pilots (simulate, figures, real, scale), opensearch_adapter, sql_adapter.
 bench name *args:
     eval "$(scripts/servers env)" && uv run python -m bench.{{ name }} {{ args }}
 
@@ -191,6 +191,7 @@ bench-smoke:
     BENCH_SMOKE=1 just bench start_latency --shared --rounds 2
     BENCH_SMOKE=1 just bench chunks --jobs 2000 --rounds 1
     BENCH_SMOKE=1 just bench executor --calls 200 --rounds 1
+    BENCH_SMOKE=1 just bench tracing --jobs 200 --rounds 1
     BENCH_SMOKE=1 just bench storm --shared --jobs 300 --watch 10
     BENCH_SMOKE=1 just bench rules --rules 1000 --decisions 200 --added 3
     BENCH_SMOKE=1 just bench replay --incidents 1000 --store sqlite

@@ -1,18 +1,18 @@
 """What traces cost on the path of claims and ends: CPU of this process for each job, by the checked writer on a new SQLite file.
 
-    python -m bench.tracing --jobs 3000 --rounds 7
+    just bench tracing --jobs 3000 --rounds 7
 
 Arms, in turn: `none` (the writer alone), `off` (as a server is wired without `otlp`), `on` (spans sent by OTLP to a receiver in another process that throws them
-away). CPU is compared, since it says the same on a busy machine. Printed as JSON.
+away). CPU is compared, since it says the same on a busy machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import multiprocessing
 import statistics
+import sys
 import tempfile
 import time
 from functools import partial
@@ -20,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from bench.harness import keep, paired
 from bench.opensearch_adapter import make_jobs
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.apps.settings import Settings
@@ -113,11 +114,13 @@ async def main() -> None:
             arm = ARMS[(turn + place) % len(ARMS)]
             seen[arm].append(await one(arm, given.jobs, url))
     receiver.terminate()
-    ratios = {
-        arm: statistics.median(a / b for a, b in zip(seen[arm], seen["none"], strict=True)) for arm in ("off", "on")
-    }
+    middle = {arm: statistics.median(each) for arm, each in seen.items()}
+    ratios = {f"{arm} over none": paired(seen[arm], seen["none"]) for arm in ("off", "on")}
+    path = keep("tracing", [], {"CPU µs a job": seen, "median": middle, **ratios})
+    print(f"raw runs in {path}", file=sys.stderr)
     print(
-        json.dumps({"cpu_us_a_job": {arm: statistics.median(seen[arm]) for arm in ARMS}, "ratio": ratios, "raw": seen})
+        f"tracing: {middle['none']:.0f} µs of CPU a job for a claim and an end; {ratios['off over none']} × as it is wired without a receiver, "
+        f"{ratios['on over none']} × with spans sent ({middle['on']:.0f} µs)"
     )
 
 

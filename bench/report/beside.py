@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from bench.harness import paired
 from bench.pilots.plot import BLUE, GREEN, ORANGE, Bars, bars
 from bench.report.results import ratio, result, when
 
 Figures = dict[str, Any]
 PEERS = {"parsl": "Parsl HTEX", "dask": "Dask", "celery": "Celery", "dbos": "DBOS"}
+NAMES = {"holdfast": "Holdfast", "snakemake": "Snakemake", **PEERS}
 KEPT = {
     "holdfast": "each call and its result on disk (SQLite)",
     "holdfast, one each": "the same, a job and a request for each call",
@@ -45,6 +48,30 @@ def lost_pilots(one: Figures) -> tuple[str, bool]:
             f"{median(_known(ours['silent'], one)) / one['silence, seconds']:.2f} leases of {one['silence, seconds']} s after the last word ({worst['silent, leases']:.2f} at most)"
         ),
         worst["killed, seconds"] <= 1 and worst["silent, leases"] <= 1.25,
+    )
+
+
+def conditions() -> str:
+    """One condition beside cel-python's, for whom that was asked."""
+    found = result("conditions")
+    if found is None:
+        return ""
+    one = found["figures"]
+    return (
+        f"; one condition {one['median']['holdfast']:.1f} µs, cel-python's {one['median']['cel-python']:.0f}: "
+        f"{ratio(one['cel-python over holdfast'])} × (goal ≥ 300; `just bench conditions`, {when(found)})"
+    )
+
+
+def calls_missing() -> str:
+    return "" if result("executor_100000") else "10⁵ calls: `--calls 100000` has not been run to its end"
+
+
+def breadth_missing() -> str:
+    return (
+        ""
+        if result("flow_beside")
+        else "Snakemake and a graph of Dask: `just bench flow_beside` is there and has not been run to its end"
     )
 
 
@@ -94,6 +121,34 @@ def section() -> Iterator[str]:
     yield from ("![Calls a second, durable and not](proof-executors.svg)", "")
     yield from _executors_table()
     yield from _lost_table()
+    yield from _flows_table()
+
+
+def _flows_table() -> Iterator[str]:
+    found = result("flow_beside")
+    if found is None:
+        return
+    one = found["figures"]
+    yield from (
+        "### Flows side by side",
+        "",
+        f"So many no-ops and one that gathers them, two workers: `just bench flow_beside --peers snakemake,dask`; {when(found)}. A real pilot and Snakemake start a process for each job, Dask calls a function. *Accepted* is planned (`--dry-run`) for Snakemake.",
+        "",
+        "| jobs | system | accepted, s | ended, s | most memory of a process, MiB |",
+        "| --: | --- | --: | --: | --: |",
+    )
+    for row in one["rows"]:
+        yield (
+            f"| {row['jobs']:,} | {NAMES[row['system']]} | {_in_time(row['accepted'], one)} | {_in_time(row['ended'], one) if row['run'] or row['ended'] else '–'} | "
+            f"{row['peak'] / (1 << 20):.0f} |"
+            if row["peak"]
+            else f"| {row['jobs']:,} | {NAMES[row['system']]} | {_in_time(row['accepted'], one)} | {_in_time(row['ended'], one)} | – |"
+        )
+    yield ""
+
+
+def _in_time(took: float | None, one: Figures) -> str:
+    return f"not within {one['within']:.0f}" if took is None else f"{took:.1f}"
 
 
 def _executors_table() -> Iterator[str]:
@@ -110,16 +165,28 @@ def _executors_table() -> Iterator[str]:
             "on a machine with other work it is steadier than calls a second. Celery's Redis writes nothing to its disk. DBOS runs its calls in threads of one process. *Utilisation* is the share of two workers' time that tasks of 100 ms and of 1 s fill."
         ),
         "",
-        "| executor | calls and results are | calls a second | ms of processor a call | Holdfast is faster by | 10⁵ calls, a second | utilisation, 100 ms | 1 s |",
-        "| --- | --- | --: | --: | --- | --: | --: | --: |",
+        "| executor | calls and results are | calls a second | ms of processor a call | Holdfast is faster by | in processor time by | 10⁵ calls, a second | utilisation, 100 ms | 1 s |",
+        "| --- | --- | --: | --: | --- | --- | --: | --: | --: |",
     )
     for name, each in one["rates"].items():
         times = over(one, name)
         yield (
-            f"| {PEERS.get(name, name)} | {KEPT.get(name, '–')} | {median(each):,.0f} | {one['CPU ms a call'][name]:.2f} | {ratio(times) if times else '–'} | {_at_once(many, name)} | "
+            f"| {PEERS.get(name, name)} | {KEPT.get(name, '–')} | {median(each):,.0f} | {one['CPU ms a call'][name]:.2f} | {ratio(times) if times else '–'} | {_processor(found, name)} | {_at_once(many, name)} | "
             f"{_used(naps['100ms'], name)} | {_used(naps['1s'], name)} |"
         )
     yield from ("", *_said_of(("10⁵ calls", many), ("tasks of 100 ms", naps["100ms"]), ("of 1 s", naps["1s"])))
+
+
+def _processor(found: dict[str, Any], name: str) -> str:
+    """How many times our processor time a call a peer's is, in pairs."""
+    ours = "holdfast on postgres" if name == "dbos" else "holdfast"
+    spent = {
+        who: [sum(run["cpu"].values()) / run["operations"] for run in found["runs"] if run["arm"] == who]
+        for who in (name, ours)
+    }
+    if name == ours or len(spent[name]) != len(spent[ours]):
+        return "–"
+    return ratio(asdict(paired(spent[name], spent[ours])))
 
 
 def _at_once(found: dict[str, Any] | None, name: str) -> str:
@@ -141,10 +208,10 @@ def _said_of(*runs: tuple[str, dict[str, Any] | None]) -> Iterator[str]:
 
 
 def _lost_table() -> Iterator[str]:
-    kept = [found for name in ("lost_pilots", "lost_pilots_60") if (found := result(name))]
+    kept = [found for name in ("lost_pilots", "lost_pilots_60", "lost_pilots_defaults") if (found := result(name))]
     if not kept:
         return
-    said = "; ".join(f"{found['figures']['silence, seconds']} s: {when(found)}" for found in kept)
+    said = "; ".join(f"{found['benchmark']}: {when(found)}" for found in kept)
     yield from (
         "### Lost workers side by side",
         "",
@@ -156,14 +223,14 @@ def _lost_table() -> Iterator[str]:
         "| system | settings | killed (SIGKILL) | silent (SIGSTOP) |",
         "| --- | --- | --- | --- |",
     )
-    names = {"holdfast": "Holdfast", **PEERS}
     for found in kept:
         one = found["figures"]
         for name, each in one["equal"].items():
-            yield f"| {names[name]} | equal, {one['silence, seconds']} s | {_spread(each['killed'], one)} | {_spread(each['silent'], one)} |"
+            if each["killed"]:
+                yield f"| {NAMES[name]} | equal, {one['silence, seconds']} s | {_spread(each['killed'], one)} | {_spread(each['silent'], one)} |"
         for name, took in one["defaults"].items():
             if took:
-                yield f"| {names[name]} | defaults | {_once(took['killed'], one)} | {_once(took['silent'], one)} |"
+                yield f"| {NAMES[name]} | defaults | {_once(took['killed'], one)} | {_once(took['silent'], one)} |"
     yield from (
         "",
         (

@@ -17,7 +17,7 @@ def result(name: str) -> dict[str, Any] | None:
 def when(found: dict[str, Any]) -> str:
     """Day, commit and load of a run, as far as it says."""
     figures = found.get("figures", {})
-    load = found.get("load") or figures.get("load")
+    load = figures.get("load") or found.get("load")
     loads = load if isinstance(load, list) else [load] if load else [one["load"] for one in found.get("runs", [])]
     parts = [str(found["at"])[:10]]
     if found.get("commit"):
