@@ -134,7 +134,7 @@ INPUTS: tuple[Row, ...] = (
     Row(
         "huge bodies, packed bodies, slow senders",
         "413 at the bound, which counts what really comes; packed bodies are not unpacked; 64 KiB and 10 s for every head, 30 s for a body",
-        (f"{BAD}::test_a_body_that_is_too_large", f"{BAD}::test_bodies_that_are_no_request", f"{BAD}::test_a_client_that_sends_too_slowly_is_hung_up_on", f"{BAD}::test_the_head_of_a_request_has_its_bounds_before_anybody_is_known", f"{BAD}::test_a_later_head_has_its_time_too", f"{ACCESS}::test_who_has_no_token_is_not_told_what_is_wrong_with_a_body"),
+        (f"{BAD}::test_a_body_that_is_too_large", f"{BAD}::test_bodies_that_are_no_request", f"{BAD}::test_a_client_that_sends_too_slowly_is_hung_up_on", f"{BAD}::test_the_head_of_a_request_has_its_bounds_before_anybody_is_known", f"{BAD}::test_a_later_head_has_its_time_too", "server/test_hostile.py::test_a_request_has_one_end", f"{ACCESS}::test_who_has_no_token_is_not_told_what_is_wrong_with_a_body"),
         "the bound is 64 MiB, for ten thousand jobs at once, and not 1 MiB; who shows no token has no body read at all",
     ),
     Row("imports of remote schemas, extensions", "never fetched, 422", ("server/test_bpel.py::test_a_remote_import_is_refused", f"{BPEL}::test_nothing_is_fetched", f"{BPEL}::test_an_extension_that_must_be_understood_is_refused")),
@@ -166,7 +166,7 @@ INPUTS: tuple[Row, ...] = (
     Row("odd names", "kept as they are and shown as text, or refused; who is let in never depends on how a path ends", (f"{BAD}::test_odd_names_are_kept_as_they_are", f"{BAD}::test_a_bad_job_is_refused_by_name", "web/test_inbox.py::test_names_and_notes_from_outside_are_only_text", f"{ACCESS}::test_unknown_addresses_are_problems_and_lead_nowhere")),
     Row("odd numbers", "refused by name", (f"{BAD}::test_a_bad_job_is_refused_by_name", f"{BAD}::test_numbers_that_json_does_not_have")),
     Row("a million inputs, a hundred thousand tasks, a cycle", "limits are named, and the way round the cycle", ("server/test_submit.py::test_one_job_more_than_ten_thousand_is_refused", f"{BAD}::test_too_many_of_anything_is_refused_by_its_limit", "formats/test_yaml_flow.py::test_what_is_wrong_is_said_with_its_place")),
-    Row("tokens that are none", "401 on every route, streams included; a stream ends with its token", ("server/test_revoked.py::test_a_stream_ends_with_its_token", f"{ACCESS}::test_every_route_refuses_bad_tokens", f"{OIDC}::test_what_is_no_token_of_the_provider_is_refused")),
+    Row("tokens that are none", "401 on every route, streams included; a stream ends with its token", ("server/test_hostile.py::test_headers_that_are_no_token_open_nothing", "server/test_hostile.py::test_odd_paths_lead_past_no_check", "server/test_revoked.py::test_a_stream_ends_with_its_token", f"{ACCESS}::test_every_route_refuses_bad_tokens", f"{OIDC}::test_what_is_no_token_of_the_provider_is_refused")),
     Row(
         "another tenant's job in one's own envelope",
         "it does not exist there, so nothing changes and nothing is told; 403 where the envelope itself is another's",

@@ -149,6 +149,9 @@ def _password(given: str) -> str:
 
 def _bearer(request: Request) -> str:
     header = request.headers.get("authorization")
+    if len(request.headers.getlist("authorization")) > 1:
+        # Whoever stands before us may have looked at the other one.
+        raise Problem(401, "send one token, in one header Authorization")
     scheme, _, token = header.partition(" ") if header is not None else ("bearer", "", _session(request))
     if scheme.lower() == "basic":
         scheme, token = "bearer", _password(token)
