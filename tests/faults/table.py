@@ -49,6 +49,8 @@ LIFE, OUTPUTS, STEERING = "tests/pilot/test_life.py", "tests/pilot/test_outputs.
 KILLS, RECOVERY = "tests/live/test_slurm_kills.py", "tests/live/test_recovery.py"
 SERVERS, JOBS = "tests/papers/test_p4_several_servers.py", "tests/papers/test_p4_job_documents.py"
 INJECTED = "tests/faults/test_injected.py"
+FROZEN, LYING = "tests/faults/test_frozen_hosts.py", "tests/faults/test_lying_hosts.py"
+PEERS = "tests/live/test_peer_domains.py"
 OWN_OPENSEARCH, OWN_POSTGRES = "tests/faults/test_own_opensearch.py", "tests/faults/test_own_postgres.py"
 MONITORING, EXECUTION = "tests/papers/test_p4_monitoring.py", "tests/matrix/test_execution_failures.py"
 
@@ -105,7 +107,12 @@ TABLE: tuple[Row, ...] = (
         (f"{RECOVERY}::test_a_silent_pilots_job_is_run_again_and_its_own_late_end_does_not_count",),
         ("chaos",),
     ),
-    Row(17, "SIGSTOP of pilot and payload together", campaigns=("chaos",), missing="a freezer of control groups; SIGSTOP goes to the whole session"),
+    Row(
+        17,
+        "pilot, guard and payload frozen together",
+        (f"{FROZEN}::test_a_host_that_is_frozen_past_its_lease_overlaps_and_one_commit_counts",),
+        ("chaos",),
+    ),
     Row(18, "SIGSTOP of the store", campaigns=("chaos",)),
     Row(19, "partition between pilot and server", (f"{EXECUTION}::test_a_way_to_the_server_that_is_cut_costs_nothing",), ("chaos",)),
     Row(20, "answers lost, requests carried out", (f"{MONITORING}::test_a_claim_whose_answer_was_lost_is_recovered",), ("chaos", "simulation")),
@@ -117,7 +124,14 @@ TABLE: tuple[Row, ...] = (
         ("simulation", "linearizability", "split"),
     ),
     Row(23, "partition between worker and Temporal", (f"{INJECTED}::test_a_worker_that_is_cut_off_from_temporal_goes_on",)),
-    Row(24, "partition between domains", missing="peers are being built; the proxy's ways are cut in its own tests"),
+    Row(
+        24,
+        "partition between domains",
+        (
+            f"{PEERS}::test_lines_that_are_cut_for_a_minute_lose_nothing_and_start_nothing_twice",
+            f"{PEERS}::test_the_work_of_a_domain_that_is_gone_for_good_goes_elsewhere",
+        ),
+    ),
     Row(
         25,
         "carried out, then a timeout, on every call of the store",
@@ -154,17 +168,30 @@ TABLE: tuple[Row, ...] = (
     Row(
         30,
         "an error when the manifest is written",
-        (f"{OUTPUTS}::test_a_full_disk_leaves_nothing_half_done",),
-        missing="EIO of fsync (libfiu)",
+        (
+            f"{LYING}::test_a_disk_that_refuses_the_manifest_or_an_output_commits_nothing",
+            f"{OUTPUTS}::test_a_full_disk_leaves_nothing_half_done",
+        ),
     ),
     Row(
         31,
         "clocks that are off",
-        ("tests/server/test_events.py::test_a_server_whose_clock_is_ahead_hides_nothing",),
+        (
+            f"{LYING}::test_no_job_is_taken_from_a_host_whose_clock_is_off",
+            "tests/server/test_events.py::test_a_server_whose_clock_is_ahead_hides_nothing",
+        ),
         ("simulation",),
-        missing="real processes under faketime; a clock that runs at twice the rate",
+        missing="waits that run at another rate: only what a process reads of its clocks is changed",
     ),
-    Row(32, "a host that sleeps and wakes", missing="pilots go by CLOCK_BOOTTIME; no machine here can be put to sleep"),
+    Row(
+        32,
+        "a host that sleeps and wakes",
+        (
+            f"{FROZEN}::test_a_host_that_slept_past_its_lease_stops_itself_before_it_does_anything",
+            f"{FROZEN}::test_a_short_sleep_of_the_clocks_is_noticed_before_the_next_beat",
+        ),
+        missing="a machine that really sleeps: it is frozen, and its CLOCK_BOOTTIME leaps by ten minutes",
+    ),
     Row(33, "a slow node", (f"{KILLS}::test_a_slow_node_is_not_taken_for_dead",)),
     Row(
         34,
@@ -198,8 +225,10 @@ TABLE: tuple[Row, ...] = (
     Row(
         41,
         "rolling upgrade and back",
-        ("tests/replay/test_replay.py::test_a_history_replays",),
-        missing="processes of two releases side by side",
+        (
+            "tests/upgrade/test_rolling.py::test_forward_beside_each_other_and_back",
+            "tests/replay/test_replay.py::test_a_history_replays",
+        ),
     ),
     Row(
         42,
