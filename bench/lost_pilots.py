@@ -31,13 +31,11 @@ from tests.server.running import Domain, until
 from bench.harness import keep, leave, pressure
 from bench.peers.peer import Peer
 from bench.whole_site import family
-from holdfast.apps.settings import Settings
 
 SIGNALS = {"killed": signal.SIGKILL, "silent": signal.SIGSTOP}
 GOALS = {"killed, seconds": 1.0, "silent, leases": 1.25}
 PATIENCE = 120.0
 """Seconds until the task has begun for the first time."""
-LEASE = Settings().lease
 SETTLES = 20.0
 """Seconds that a server is left alone for after its start: one that was just busy with that doubts what it sees."""
 # What the others run as a function (bench/peers/losing.py), as a program.
@@ -208,20 +206,21 @@ def report(
     pressures: list[float],
 ) -> None:
     ours = {how: [asked.within if one is None else one for one in equal["holdfast"][how]] for how in SIGNALS}
-    if not asked.equal:
-        ours = {how: [asked.within if (took := defaults["holdfast", how]) is None else took] for how in SIGNALS}
-    lease = asked.silence if asked.equal else LEASE
-    worst = {"killed, seconds": max(ours["killed"]), "silent, leases": max(ours["silent"]) / lease}
+    worst: dict[str, float] = {}
+    if asked.equal:
+        worst = {"killed, seconds": max(ours["killed"]), "silent, leases": max(ours["silent"]) / asked.silence}
     figures = {
         "silence, seconds": asked.silence, "within": asked.within, "equal": equal, "worst": worst,
         "defaults": {name: {how: took for (who, how), took in defaults.items() if who == name} for name in equal},
         "load": loads, "pressure": pressures,
     }  # fmt: skip
     print(f"raw trials in {keep(asked.name, [], figures)}", file=sys.stderr)
+    if not asked.equal:
+        return  # nothing to hold the defaults to
     reached = all(worst[name] <= goal for name, goal in GOALS.items())
     print(
         f"lost_pilots: killed, runs again after {statistics.median(ours['killed']):.2f} s ({worst['killed, seconds']:.2f} at most, goal ≤ 1); "
-        f"silent, after {statistics.median(ours['silent']) / lease:.2f} leases ({worst['silent, leases']:.2f} at most, goal ≤ 1.25): "
+        f"silent, after {statistics.median(ours['silent']) / asked.silence:.2f} leases ({worst['silent, leases']:.2f} at most, goal ≤ 1.25): "
         f"{'reached' if reached else 'not reached'}"
     )
     leave(reached=reached)

@@ -1,10 +1,11 @@
 """Benchmark 5: from submission to start on an idle system, beside a bare Temporal activity, in turn.
 
     just bench start_latency --rounds 50
+    just bench start_latency --rounds 50 --peers parsl --name start_latency_parsl   # Parsl is fetched into an environment of its own
 
 Both begin with the request of a client. Bare: a workflow with one activity, until the activity's function begins. Holdfast: one job by POST /v1/jobs, durable in
 PostgreSQL, until a waiting pilot has its claim, durable too; and with a real pilot, until the job's own process writes its first byte, which the bare
-activity, a function in a running process, does not need.
+activity, a function in a running process, does not need. Parsl: one call of a function through its HighThroughputExecutor, in memory, until its result is back.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import orjson
@@ -24,10 +26,12 @@ import uvloop
 
 from bench.bare_temporal import bare_temporal
 from bench.harness import keep, leave, paired
+from bench.peers.peer import Peer
 from bench.whole_site import WholeSite, whole_site
 from holdfast.apps.tokens import write_private
 
 GOAL = 0.15
+BESIDE_PARSL = 4.0
 PATIENCE = 60.0
 CLAIM = {"max": 1, "wait": 30, "resources": {"cpus": 1, "memory": 1 << 40}}
 
@@ -110,7 +114,7 @@ class RealPilot:
         os.close(self.end)
 
 
-async def run(site: WholeSite, given: argparse.Namespace) -> dict[str, list[float]]:
+async def run(site: WholeSite, given: argparse.Namespace, parsl: Peer | None) -> dict[str, list[float]]:
     """One of each in turn: for each pilot a phase of its own, since a second pilot would take the first one's jobs."""
     took: dict[str, list[float]] = {"bare, beside claim": [], "claim": [], "bare, beside process": [], "process": []}
     async with bare_temporal(site.temporal, site.namespace) as bare:
@@ -118,6 +122,11 @@ async def run(site: WholeSite, given: argparse.Namespace) -> dict[str, list[floa
         await pilot.register()
         for number in range(-3, given.rounds):
             pair = await bare.run(1), await to_claim(site, pilot, given.pause)
+            if parsl is not None:
+                await asyncio.sleep(given.pause)
+                trip = float(await asyncio.to_thread(parsl.ask, "map", 1, 0))
+                if number >= 0:
+                    took.setdefault("parsl", []).append(trip)
             if number >= 0:
                 took["bare, beside claim"].append(pair[0])
                 took["claim"].append(pair[1])
@@ -137,13 +146,16 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--pause", type=float, default=0.3, help="seconds of idleness before each")
+    parser.add_argument("--peers", default="", choices=("", "parsl"))
+    parser.add_argument("--name", default="start_latency", help="of the result")
     parser.add_argument(
         "--shared", action="store_true", help="PostgreSQL and Temporal of the environment, not own ones"
     )
     given = parser.parse_args()
     async with whole_site(own=not given.shared) as site:
         await site.start()
-        took = await run(site, given)
+        with Peer("parsl", "parsl_calls", "1") if given.peers == "parsl" else nullcontext() as parsl:
+            took = await run(site, given, parsl)
     figures: dict[str, object] = {"load": os.getloadavg()[0], "seconds": took}
     said = []
     reached = False
@@ -158,7 +170,11 @@ async def main() -> None:
             f"(p99 {1000 * last[1]:.0f}): {ratio:.2f} ×, in pairs {each}"
         )
         reached = reached or (arm == "claim" and each.high <= GOAL)
-    path = keep("start_latency", [], figures)
+    if "parsl" in took:
+        trip, each = statistics.median(took["parsl"]), paired(took["claim"], took["parsl"])
+        figures["claim over parsl"] = each
+        said.append(f"Parsl's round trip {1000 * trip:.1f} ms: to the claim {each} × (goal ≤ {BESIDE_PARSL:g})")
+    path = keep(given.name, [], figures)
     print(f"raw runs in {path}", file=sys.stderr)
     print(f"start_latency: {'; '.join(said)} (goal ≤ {GOAL} to the claim): {'reached' if reached else 'not reached'}")
     leave(reached=reached)
