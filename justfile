@@ -211,6 +211,10 @@ grafana *args:
     scripts/servers install prometheus grafana
     uv run pytest -m slow tests/deploy/test_grafana.py {{ args }}
 
+# The dashboard against Grafana's own published types (fetched); the compiler is that of the pages.
+dashboard-check:
+    . scripts/versions.env && GRAFANA_SCHEMA_VERSION="$GRAFANA_SCHEMA_VERSION" uv run python scripts/grafana_schema.py
+
 # The site profile: Temporal's server and the jobs on one PostgreSQL, and a flow that is mended on it. Builds Temporal the first time (13 CPU-minutes).
 site-profile *args:
     [ -n "${HOLDFAST_TEST_TEMPORAL_SERVER:-}" ] || scripts/servers install temporal_server

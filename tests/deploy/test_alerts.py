@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,13 @@ import pytest
 import yaml
 from tests.chaos.processes import free_port
 from tests.deploy.watched import BOARD, ROOT, RULES, prometheus, scraping
+from tests.server.asks import submit
 from tests.server.processes import processes
 from tests.server.running import Domain, until
 
 TESTS = ROOT / "deploy/prometheus/holdfast.rules.test.yaml"
 RUNBOOK = ROOT / "docs/how-to/monitoring.md"
+TENANT = "watched"
 NAME = re.compile(r"\bholdfast_[a-z0-9_]+|\b(?:domain|route):[a-z0-9_:]+")
 
 needs_promtool = pytest.mark.skipif(
@@ -125,14 +128,30 @@ async def test_a_real_prometheus_reads_server_and_keeper_and_tells_of_a_dead_ser
             await until(lambda: found('holdfast_jobs{state="available"}'), "the domain's figures from the keeper")
             await until(lambda: found("domain:holdfast_jobs:max"), "the recorded figures")
             assert not await found('ALERTS{alertname="HoldfastServerDown", alertstate="firing"}')
-            # Grafana asks for each panel as is asked here: none may be refused, and those of the domain have something to show.
-            answers = {text: await web.get(f"{url}/api/v1/query", params={"query": text}) for text in board()}
-            assert {one.status_code for one in answers.values()} == {200}, answers
+            # Work, so that there is something to show: a job that goes well and one that waits for a person.
+            running.pilot(TENANT, server)
+            ada = running.client(server, "submitter", tenant=TENANT)
+            await submit(ada, {}, command=["true"])
+            await submit(ada, {}, command=["false"], max_attempts=1, when_exhausted="hold")
 
-            async def shown() -> bool:
-                return sum([bool(await found(text)) for text in answers]) >= 5
+            async def shown() -> set[str]:
+                """Panels that would be empty. Grafana asks so: a range up to now, begun and ended at whole steps."""
+                end = int(time.time())
+                span = {"start": end - 300, "end": end, "step": 1}
+                asked = [
+                    (text, await web.post(f"{url}/api/v1/query_range", data={"query": text, **span}))
+                    for text in board()
+                ]
+                assert {answer.status_code for _, answer in asked} == {200}, [answer.text for _, answer in asked]
+                return {text for text, answer in asked if not answer.json()["data"]["result"]}
 
-            await until(shown, "panels with something to show")
+            async def all_shown() -> bool:
+                return not await shown()
+
+            try:
+                await until(all_shown, "every panel to show something")
+            except AssertionError as error:
+                raise AssertionError(f"empty panels: {await shown()}") from error
             server.kill()
             await until(
                 lambda: found('ALERTS{alertname="HoldfastServerDown", alertstate="firing"}'),
