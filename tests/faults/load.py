@@ -191,9 +191,15 @@ class Site:
         }
         stored = await self.client.post("/v1/flows", json={"text": json.dumps(flow)})
         assert stored.status_code in (200, 201), stored.text
-        answer = await self.client.post("/v1/cases", json={"flow": stored.json()["version"]})
-        assert answer.status_code in (200, 201), answer.text
-        case: str = answer.json()["id"]
+        asked, key = {"flow": stored.json()["version"]}, {"Idempotency-Key": str(uuid4())}
+
+        async def taken() -> str | None:
+            """Told to come again while Temporal does not know the attributes of a new namespace."""
+            answer = await self.client.post("/v1/cases", json=asked, headers=key)
+            assert answer.status_code in (200, 201, 503), answer.text
+            return None if answer.status_code == 503 else str(answer.json()["id"])
+
+        case: str = await until(taken, "the case to be taken", 120)
         self.cases.append(case)
         return case
 
