@@ -112,11 +112,15 @@ class LookBack:
     _looks: ShareLooks[tuple[str, Span], Past] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._looks = ShareLooks(self.clock, FRESH)
+        self.forget()
 
     async def look(self, tenant: str, span: Span) -> Past:
         """The span as it was at most some seconds ago."""
         return await self._looks.get((tenant, span), lambda: self._look(tenant, span))
+
+    def forget(self) -> None:
+        """Whoever asks next has a new look."""
+        self._looks = ShareLooks(self.clock, FRESH)
 
     async def _look(self, tenant: str, span: Span) -> Past:
         now = self.clock.now()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as BadBase64
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import orjson
@@ -13,15 +14,19 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Select,
+    Text,
     and_,
     bindparam,
+    case,
     false,
     func,
     literal,
     literal_column,
     or_,
     select,
+    true,
     tuple_,
+    union_all,
 )
 
 from holdfast.adapters.sql.dialects import Dialect
@@ -106,7 +111,35 @@ def counts(dialect: Dialect, query: JobQuery, *, by: str) -> Select[Any]:
 def tallies(dialect: Dialect, query: JobQuery, *, over: str, step: int, by: str) -> tuple[Select[Any], int]:
     """Steps, values and how many jobs there are of each; and how many steps there are."""
     least, steps = tally_bounds(query, over, step, by)
+    known = {
+        "state": [one.value for one in sorted(query.states)],
+        "tenant": [escaped(query.tenant)] if query.tenant else [],
+    }
+    if known[by]:
+        return _counted(dialect, query, over, step, steps, jobs.c[by], known[by]), steps
     return tallied(jobs.c[over], least, step, jobs.c[by], conditions(dialect, query)), steps
+
+
+def _counted(
+    dialect: Dialect, query: JobQuery, over: str, step: int, steps: int, by: Column[Any], values: Sequence[str]
+) -> Select[Any]:
+    """The same rows where the values are known beforehand: each step and value is a run of an index that is only counted, which takes a tenth of what putting rows into groups does."""
+    least, most = query.at_least[over], query.at_most[over]
+    rest = replace(
+        query,
+        at_least={field: bound for field, bound in query.at_least.items() if field != over},
+        at_most={field: bound for field, bound in query.at_most.items() if field != over},
+    )
+    number = select(literal(0, BigInteger).label("number")).cte("steps", recursive=True)
+    number = number.union_all(select(number.c.number + 1).where(number.c.number < steps - 1))
+    value = union_all(*(select(literal(one, Text).label("value")) for one in values)).cte("known")
+    begins = literal(least, BigInteger) + number.c.number * literal(step, BigInteger)
+    # One bound at each side alone: with two SQLite would go by either.
+    ends = case((number.c.number == steps - 1, literal(most + 1, BigInteger)), else_=begins + literal(step, BigInteger))
+    inside = (jobs.c[over] >= begins, jobs.c[over] < ends, by == value.c.value)
+    many = select(func.count()).select_from(jobs).where(*conditions(dialect, rest), *inside)
+    counted = many.correlate(number, value).scalar_subquery()
+    return select(number.c.number, value.c.value, counted).select_from(number.join(value, true()))
 
 
 def tallied(
@@ -122,7 +155,8 @@ def in_steps(rows: Iterable[Sequence[Any]], steps: int) -> list[dict[str, int]]:
     """The rows of a tally, one mapping a step."""
     found: list[dict[str, int]] = [{} for _ in range(steps)]
     for number, value, many in rows:
-        found[number][shown(value)] = many
+        if many:
+            found[number][shown(value)] = many
     return found
 
 
