@@ -68,6 +68,7 @@ class CaseSite:
     server: RunningServer
     namespace: str
     worker: WorkerParts | None = None
+    keeper: KeeperParts | None = None
     pilots: list[ScriptedPilot] = field(default_factory=list)
     fate: Fate = lambda _claim: GOOD
     ran: list[str] = field(default_factory=list)
@@ -183,7 +184,7 @@ async def case_site(
     async with store_room(store, folder) as url:
         domain = Domain(url, folder, known | {"relay_patience": 1.0} | settings)
         async with domain.server() as server, domain.keeper() as keeper:
-            site = CaseSite(domain, server, namespace)
+            site = CaseSite(domain, server, namespace, keeper=keeper)
             await site.engine.open()
             wanted = {
                 name: loop

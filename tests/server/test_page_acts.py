@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pytest
 from tests.server.asks import problem
 from tests.server.routes import routes_of
 from tests.server.running import RunningServer
+from tests.web.acts import ACTS as NAMED
 
 from holdfast.apps.server.desk import WORD_HEADER
 
 WEB = Path(__file__).resolve().parents[2] / "web" / "src"
+BROWSED = Path(__file__).resolve().parents[1] / "web"
 PEOPLE = ("viewer", "submitter", "operator", "rule-author", "approver", "administrator")
 ALL = frozenset(PEOPLE)
 LOOK, SUBMIT = ALL, frozenset({"submitter", "operator", "administrator"})
@@ -61,6 +64,18 @@ async def _session(server: RunningServer, tenant: str, role: str) -> tuple[httpx
 def test_the_table_has_every_act_of_the_pages() -> None:
     found = {pair for file in WEB.rglob("*.ts*") for pair in ASKED.findall(file.read_text(encoding="utf-8"))}
     assert found == set(ACTS)
+
+
+def test_every_act_is_done_in_a_browser_by_a_test_that_says_so() -> None:
+    assert {(one.method, one.route) for one in NAMED.values()} == set(ACTS)
+    marks = [
+        call
+        for file in BROWSED.glob("test_*.py")
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "acts"
+    ]
+    # Whether a test truly does what it says is held where the tests run, by the requests of its browsers.
+    assert {ast.literal_eval(one) for call in marks for one in call.args} == set(NAMED)
 
 
 @pytest.mark.parametrize("role", PEOPLE)

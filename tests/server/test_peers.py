@@ -70,7 +70,7 @@ async def test_administrators_of_the_house_keep_the_register(two: Two) -> None:
     made = await boss.put("/v1/peers/south", json=known)
     assert made.status_code == 200, made.text
     (shown,) = (await boss.get("/v1/peers")).json()["peers"]
-    live = {"connected": False, "heard": None, "slots": 0, "free": 0, "queued": 0}
+    live = {"asked": True, "connected": False, "heard": None, "slots": 0, "free": 0, "queued": 0, "turn": 60.0}
     assert shown == {"peer": "south", "tenants": {}, **known, **live}
     problem(await two.north.person("operator", tenant="default").put("/v1/peers/south", json=known), 403)
     problem(await two.north.person("administrator", tenant="physics").put("/v1/peers/south", json=known), 403)

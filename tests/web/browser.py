@@ -8,11 +8,13 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import BrowserContext, Error, Page, Request, Response, expect
 from tests.live.case_site import TENANT
 from tests.server.running import RunningServer, until
+from tests.web.acts import Asked
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
@@ -42,6 +44,8 @@ class Person:
     asked: list[Request] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """What the server did not do."""
+    acted: list[Asked] = field(default_factory=list)
+    """What it did."""
 
     @classmethod
     async def log_in(
@@ -68,6 +72,9 @@ class Person:
     def _answered(self, answer: Response) -> None:
         if answer.status >= 400:
             self.problems.append(f"{answer.status} {answer.request.method} {answer.url}")
+        elif answer.request.method != "GET":
+            body = answer.request.post_data_json or {}
+            self.acted.append(Asked(answer.request.method, urlsplit(answer.url).path, body))
 
     async def seen(self) -> str:
         """What is on the page, for a test that failed."""

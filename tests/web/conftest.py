@@ -10,6 +10,7 @@ from playwright.async_api import Browser, async_playwright, expect
 from tests.live.case_site import TENANT, CaseSite, case_site
 from tests.server.asks import submit
 from tests.server.running import until
+from tests.web.acts import ACTS
 from tests.web.browser import PHONE, WIDE, Person, chromium
 
 from holdfast.apps.server import page_routes
@@ -33,7 +34,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CaseSi
     if page_routes._shell() is None:
         pytest.fail("the pages are not built: just pages", pytrace=False)
     folder = tmp_path_factory.mktemp("pages")
-    async with case_site("sqlite", folder, second_person="on") as one:
+    async with case_site("sqlite", folder, second_person="on", peer_hosts=("127.0.0.1",)) as one:
         yield one
 
 
@@ -60,10 +61,14 @@ async def log_in(request: pytest.FixtureRequest, site: CaseSite, browser: Browse
         return people[-1]
 
     yield come
+    done = {name for name, act in ACTS.items() for one in people for asked in one.acted if act.was(asked)}
     for one in people:
         if request.node.stash.get(FAILED, False):
             print(await one.seen())  # noqa: T201 - what they saw when the test failed
         await one.context.close()
+    if not request.node.stash.get(FAILED, False):
+        claimed = {name for mark in request.node.iter_markers("acts") for name in mark.args}
+        assert claimed <= done, f"the test says that it does {sorted(claimed - done)}"
 
 
 @pytest.fixture

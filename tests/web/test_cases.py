@@ -9,6 +9,7 @@ from tests.live.rule_desk import add_rule, incident
 from tests.web.conftest import LogIn
 
 from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.flows.events import VerbKind
 
 pytestmark = pytest.mark.pages
 
@@ -24,6 +25,7 @@ tasks:
 """
 
 
+@pytest.mark.acts("suspend a case", "continue a case", "continue a case for who holds it")
 async def test_a_case_is_seen_live_and_suspended_and_continued(log_in: LogIn, site: CaseSite) -> None:
     site.hold_back = lambda claim: claim["name"] == "sell"
     case = await site.start(FLOW)
@@ -45,6 +47,11 @@ async def test_a_case_is_seen_live_and_suspended_and_continued(log_in: LogIn, si
     await expect(state).to_have_attribute("data-standing", "suspended")
     await page.get_by_role("button", name="Continue", exact=True).click()
     await expect(state).to_have_attribute("data-standing", "running")
+    # What its owner suspended stays so until the operator says that it is for the owner.
+    await site.verb(case, VerbKind.SUSPEND, holder="ada")
+    await expect(state).to_have_attribute("data-standing", "suspended")
+    await page.get_by_role("button", name="Continue for ada").click()
+    await expect(state).to_have_attribute("data-standing", "running")
     site.hold_back = lambda _claim: False
     await site.let_go()
     await expect(state).to_have_attribute("data-standing", "completed")
@@ -54,6 +61,7 @@ async def test_a_case_is_seen_live_and_suspended_and_continued(log_in: LogIn, si
     await ann.picture("cases")
 
 
+@pytest.mark.acts("raise what the rules offer")
 @pytest.mark.ledger("P1-06")
 async def test_a_trigger_that_the_rules_offer_is_raised_by_a_click(log_in: LogIn, site: CaseSite) -> None:
     name = "band-cancels"
@@ -76,6 +84,7 @@ async def test_a_trigger_that_the_rules_offer_is_raised_by_a_click(log_in: LogIn
     site.kept.clear()
 
 
+@pytest.mark.acts("raise what no rule foresees", "launch a drawn exlet")
 @pytest.mark.ledger("P1-27")
 async def test_what_no_rule_foresees_suspends_the_case_until_an_exlet_is_drawn_and_launched(
     log_in: LogIn, site: CaseSite

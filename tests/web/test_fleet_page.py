@@ -44,6 +44,7 @@ async def test_a_first_visit_to_the_fleet_teaches_how_pilots_come(log_in: LogIn)
     await ann.picture("fleet-first-visit")
 
 
+@pytest.mark.acts("drain a pilot")
 async def test_sites_are_seen_and_a_pilot_is_drained(log_in: LogIn, crew: list[ScriptedPilot], site: CaseSite) -> None:
     ann = await log_in("ann", "operator")
     ann.asked.clear()
@@ -80,6 +81,7 @@ async def test_sites_are_seen_and_a_pilot_is_drained(log_in: LogIn, crew: list[S
     assert ann.refused == []
 
 
+@pytest.mark.acts("close a host", "close a host for a time", "open a host")
 async def test_a_host_is_closed_and_opened_with_why(log_in: LogIn, crew: list[ScriptedPilot], site: CaseSite) -> None:
     ann = await log_in("ann", "operator", dark=True)
     await ann.open("/fleet?tab=hosts")
@@ -103,6 +105,28 @@ async def test_a_host_is_closed_and_opened_with_why(log_in: LogIn, crew: list[Sc
     log = (await site.server.person("operator", tenant=TENANT).get("/v1/audit")).json()["entries"]
     told = [(one["what"], one["why"]) for one in log if one["on"] == "n3" and one["by"] == "ann"]
     assert told == [("close host", "its disk is replaced"), ("open host", "it has a new one")]
+    await page.get_by_role("button", name="Close n3").click()
+    await dialog.get_by_role("textbox", name="For how long").click()
+    await page.get_by_role("option", name="an hour").click()
+    await dialog.get_by_label("Reason").fill("it is cleaned")
+    await dialog.get_by_role("button", name="Close", exact=True).last.click()
+    await expect(row.get_by_text("Closed by ann: it is cleaned")).to_be_visible()
+
+
+@pytest.mark.acts("drain a site")
+async def test_a_whole_site_is_drained(log_in: LogIn, crew: list[ScriptedPilot], site: CaseSite) -> None:
+    ann = await log_in("ann", "operator")
+    await ann.open("/fleet")
+    await ann.page.get_by_role("button", name="Drain annex").click()
+    dialog = ann.page.get_by_role("dialog")
+    await dialog.get_by_label("Reason").fill("the hall is painted")
+    await dialog.get_by_role("button", name="Drain").click()
+    await ann.page.get_by_role("tab", name="Pilots").click()
+    row = ann.page.get_by_role("row").filter(has_text=crew[2].name[:13])
+    await expect(row.get_by_text("the hall is painted")).to_be_visible()
+    first = await site.server.services.parts.pilots.get_pilot(crew[0].name)
+    assert first is not None
+    assert first.pilot.drain == "", "another site's"
 
 
 async def test_how_inputs_came_is_drawn(log_in: LogIn, site: CaseSite) -> None:

@@ -26,6 +26,7 @@ async def test_a_first_visit_teaches_what_to_do(log_in: LogIn) -> None:
     await ann.picture("first-visit")
 
 
+@pytest.mark.acts("try a group again: one", "try a group again: ten", "try a group again: all")
 async def test_a_group_is_mended_step_by_step(log_in: LogIn, broken: Broken, site: CaseSite) -> None:
     await broken(14, "align", owner="abe", log_tail="something odd\n")
     await broken(2, "fetch", owner="bob", exit_code=137, oom_kills=1, peak_memory=1 << 30, log_tail="Killed\n")
@@ -59,6 +60,7 @@ async def test_a_group_is_mended_step_by_step(log_in: LogIn, broken: Broken, sit
     assert [one["detail"]["many"] for one in log if one["what"] == "inbox.retry" and "abe" in one["on"]] == [1, 10, 3]
 
 
+@pytest.mark.acts("go on although it did not go well")
 async def test_what_fails_again_stops_the_next_step(log_in: LogIn, broken: Broken, site: CaseSite) -> None:
     await broken(3, "crash", owner="eve")
     site.fate = lambda claim: {"outcome": "fault", "exit_code": 1} if claim["name"] == "crash" else {}
@@ -73,8 +75,24 @@ async def test_what_fails_again_stops_the_next_step(log_in: LogIn, broken: Broke
     await expect(panel.get_by_role("button", name="Then to ten")).to_be_disabled()
     await expect(panel.get_by_text("it did not help 1 of 1")).to_be_visible()
     await panel.get_by_label("Go on although it did not go well").check()
-    await expect(panel.get_by_role("button", name="Then to ten")).to_be_enabled()
     site.fate = lambda _claim: {}
+    await panel.get_by_role("button", name="Then to ten").click()
+    await expect(panel.locator("[data-act=ten]").get_by_text("went well")).to_be_visible()
+
+
+@pytest.mark.acts("give a group up")
+async def test_a_group_is_given_up(log_in: LogIn, broken: Broken, site: CaseSite) -> None:
+    (found,) = await broken(1, "hopeless", owner="gil")
+    ann = await log_in("ann", "operator")
+    await ann.page.get_by_role("button", name="Open: Unknown, gil").click()
+    panel = ann.page.get_by_role("dialog")
+    await panel.get_by_role("radio", name="Give up").check()
+    await panel.get_by_label("Reason").fill("its input is wrong")
+    await panel.get_by_role("button", name="Do it to one").click()
+    await expect(panel.get_by_text("All of this group were acted on.")).to_be_visible()
+    person = site.server.person("viewer", tenant=TENANT)
+    job = (await person.get(f"/v1/incidents/{found}")).json()["job"]
+    assert (await person.get(f"/v1/jobs/{job}")).json()["state"] in ("cancelled", "failed")
 
 
 async def test_the_inbox_on_a_phone_in_the_dark_and_in_chinese(log_in: LogIn, broken: Broken) -> None:
@@ -125,9 +143,12 @@ async def test_names_and_notes_from_outside_are_only_text(log_in: LogIn, broken:
     assert ann.refused == []
 
 
+@pytest.mark.acts("log out")
 async def test_the_pages_are_behind_the_door(log_in: LogIn, site: CaseSite) -> None:
     ann = await log_in("ann", "operator")
-    await ann.context.clear_cookies()
+    await ann.page.get_by_role("button", name="ann").click()
+    async with ann.page.expect_navigation():
+        await ann.page.get_by_role("button", name="Log out").click()
     answer = await ann.page.goto(f"{site.server.url}/inbox")
     assert answer is not None
     assert answer.status == 401

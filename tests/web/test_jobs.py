@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from playwright.async_api import expect
-from tests.live.case_site import CaseSite
+from tests.live.case_site import TENANT, CaseSite
+from tests.server.asks import submit_one
 from tests.web.conftest import LogIn
 
 pytestmark = pytest.mark.pages
 
 
+@pytest.mark.acts("try a job again")
 async def test_a_job_is_found_and_read_and_steered(
     log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: CaseSite
 ) -> None:
@@ -40,6 +42,22 @@ async def test_a_job_is_found_and_read_and_steered(
     await page.get_by_role("button", name="Try again").click()
     await expect(page.locator("[data-standing]")).to_have_attribute("data-standing", "completed")
     assert ann.refused == []
+
+
+@pytest.mark.acts("hold a job", "continue a job", "cancel a job")
+async def test_an_owner_holds_continues_and_cancels_a_job(log_in: LogIn, site: CaseSite) -> None:
+    person = site.server.person("submitter", tenant=TENANT, subject="ida")
+    job = await submit_one(person, name="parked", resources={"cpus": 1000})  # more than any pilot has
+    ida = await log_in("ida", "submitter")
+    await ida.open(f"/jobs/{job}")
+    page = ida.page
+    await page.get_by_role("button", name="Hold").click()
+    await page.get_by_role("button", name="Continue").click()
+    await expect(page.get_by_role("button", name="Hold")).to_be_visible()
+    await page.get_by_role("button", name="Cancel").click()
+    await expect(page.locator("[data-standing]")).to_have_attribute("data-standing", "cancelled")
+    assert await page.get_by_role("button", name="Try again").count() == 0
+    await ida.check()
 
 
 async def test_who_may_not_steer_a_job_is_not_offered_it(

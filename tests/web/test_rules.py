@@ -44,6 +44,7 @@ def fate(claim: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
+@pytest.mark.acts("look at the path through the rules", "try a condition", "replay", "add a rule", "let a rule act")
 @pytest.mark.ledger("P1-28", "P1-31")
 async def test_a_rule_is_written_from_an_incident_and_the_waiting_case_goes_on(log_in: LogIn, site: CaseSite) -> None:
     site.fate = fate
@@ -125,6 +126,7 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_case_goes_on(l
     await dark.check()
 
 
+@pytest.mark.acts("launch a drawn exlet")
 @pytest.mark.ledger("P1-31")
 async def test_steps_that_were_drawn_are_launched_from_the_editor(log_in: LogIn, site: CaseSite) -> None:
     site.fate = lambda claim: {"outcome": "fault", "exit_code": 3} if claim["attempt"] == 1 else {}
@@ -141,6 +143,7 @@ async def test_steps_that_were_drawn_are_launched_from_the_editor(log_in: LogIn,
     site.fate = lambda _claim: {}
 
 
+@pytest.mark.acts("go back to a version")
 async def test_versions_are_compared_and_gone_back_to(log_in: LogIn, site: CaseSite) -> None:
     ann = await log_in("ann", "rule-author")
     await ann.open("/rules/domain/house")

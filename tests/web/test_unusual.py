@@ -24,6 +24,7 @@ tasks:
 """
 
 
+@pytest.mark.acts("carry out an exlet on a group", "launch a kept exlet")
 async def test_a_kept_exlet_is_carried_out_on_one_on_ten_and_on_all(
     log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: CaseSite
 ) -> None:
@@ -48,7 +49,17 @@ async def test_a_kept_exlet_is_carried_out_on_one_on_ten_and_on_all(
     await expect(panel.get_by_text("All of this group were acted on.")).to_be_visible()
     await ann.check()
 
+    # On one incident alone, from its own page.
+    (single,) = await broken(1, "spun-too", owner="una")
+    await ann.open(f"/incidents/{single}")
+    await page.get_by_role("button", name="Launch an exlet").click()
+    await panel.get_by_role("textbox", name="Exlet").click()
+    await page.get_by_role("option", name="once-more").click()
+    await panel.get_by_role("button", name="Launch an exlet").click()
+    await expect(page.get_by_text("answered", exact=True)).to_be_visible()
 
+
+@pytest.mark.acts("agree")
 async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite) -> None:
     await add_rule(
         site, "forced", ExceptionType.ABORT, 'job.name == "odd"', {"action": "force-complete", "target": "item"},

@@ -5,8 +5,13 @@ const tide: MantineColorsTuple = [
   "#e6f6f8", "#cfe9ee", "#a2d3dc", "#72bcc9", "#4ba7b7", "#2f93a5", "#197f92", "#0b6a7c", "#0b5563", "#06414d",
 ];
 
+/** Greys of dark pages with a little of the same blue: Mantine's own are brown beside it. */
+const dark: MantineColorsTuple = [
+  "#c9d1d9", "#b3bdc8", "#8e9aa8", "#5b6875", "#384450", "#2c3742", "#1d252e", "#151b22", "#11171d", "#0f141a",
+];
+
 export const theme = createTheme({
-  colors: { tide },
+  colors: { tide, dark },
   primaryColor: "tide",
   primaryShade: { light: 7, dark: 7 },
   autoContrast: true,

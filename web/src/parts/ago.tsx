@@ -36,7 +36,10 @@ export function Ago({ at }: { at: string }) {
 
 export function Moment({ at }: { at: string }) {
   const texts = useTexts();
-  return <time dateTime={at}>{new Date(at).toLocaleString(texts.language, { dateStyle: "short", timeStyle: "medium", hourCycle: "h23" })}</time>;
+  const when = new Date(at);
+  const year = when.getFullYear() === new Date().getFullYear() ? {} : ({ year: "numeric" } as const);
+  const shown = { ...year, month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" } as const;
+  return <time dateTime={at}>{when.toLocaleString(texts.language, shown)}</time>;
 }
 
 export function hours(texts: Texts, value: number): string {

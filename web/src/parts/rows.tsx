@@ -27,7 +27,7 @@ export function Rows<Row>({ caption, columns, rows, idOf, open = null, first = [
     getSortedRowModel: getSortedRowModel(),
   });
   return (
-    <Table.ScrollContainer minWidth={600} scrollAreaProps={{ viewportProps: { tabIndex: 0, role: "region", "aria-label": caption } }}>
+    <Table.ScrollContainer minWidth={720} scrollAreaProps={{ viewportProps: { tabIndex: 0, role: "region", "aria-label": caption } }}>
       <Table className="rows" verticalSpacing={6} highlightOnHover aria-label={caption}>
         <Table.Thead>
           <Table.Tr>

@@ -52,14 +52,18 @@ class PeerOut(Out):
     sends: list[str]
     lease: int
     cost: float
+    asked: bool
+    """Whether it is asked at all; one to which nobody sends is not."""
     connected: bool
-    """Whether it answered lately; nothing is asked of a peer to which nobody sends."""
+    """Whether it answered lately."""
     heard: Time | None
     """When its newest stamp came."""
     slots: int
     """What it told of itself then."""
     free: int
     queued: int
+    turn: float
+    """Seconds that a job there takes on average."""
 
 
 class PeersOut(Out):
@@ -78,11 +82,13 @@ def _shown(peer: Peer, link: Link) -> dict[str, object]:
         "sends": sorted(peer.sends),
         "lease": peer.lease,
         "cost": peer.cost,
+        "asked": bool(peer.sends),
         "connected": link.connected,
         "heard": time_text(link.heard) if link.heard else None,
         "slots": offer.slots,
         "free": offer.free,
         "queued": offer.queued,
+        "turn": offer.turn,
     }
 
 

@@ -127,7 +127,7 @@ export default function Case({ name }: { name: string }) {
   if (whole === undefined) return found.isError ? <ProblemBox problem={found.error} /> : <Loader size="sm" aria-label={texts.app.loading} />;
   const may = operator || (submitter && whole.owner === subject);
   const over = OVER.has(whole.state);
-  const holders = [...new Set(whole.items.flatMap((one) => one.holders))];
+  const holders = [...new Set([...whole.holders, ...whole.items.flatMap((one) => one.holders)])];
   return (
     <Stack gap="md" maw={1400}>
       <Group justify="space-between" align="flex-start">
@@ -147,12 +147,15 @@ export default function Case({ name }: { name: string }) {
         </div>
         {may && !over && (
           <Group gap="xs">
-            <Button variant="default" loading={steering.isPending} onClick={() => steering.mutate({ verb: "suspend" })}>
-              {texts.cases.suspend}
-            </Button>
-            <Button variant="default" loading={steering.isPending} onClick={() => steering.mutate({ verb: "continue" })}>
-              {texts.cases.goOn}
-            </Button>
+            {holders.includes(subject) ? (
+              <Button loading={steering.isPending} onClick={() => steering.mutate({ verb: "continue" })}>
+                {texts.cases.goOn}
+              </Button>
+            ) : (
+              <Button variant="default" loading={steering.isPending} onClick={() => steering.mutate({ verb: "suspend" })}>
+                {texts.cases.suspend}
+              </Button>
+            )}
             {operator &&
               holders
                 .filter((one) => one !== subject)

@@ -167,7 +167,7 @@ export default function Inbox() {
           )}
         </div>
         {whole.data !== undefined && whole.data.many > 0 && (
-          <Group gap="xs">
+          <Group gap="xs" grow={narrow} w={narrow ? "100%" : undefined}>
             <Select
               size="xs"
               clearable

@@ -1,0 +1,76 @@
+"""Every act that the pages offer, by a name. A test that does one in a browser is marked with it, and what it asked of the server is held against that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What the server is asked when somebody acts."""
+
+    method: str
+    route: str
+    says: Mapping[str, Any] = field(default_factory=dict)
+    """What its body says, where one route is asked for several acts; ...: anything but nothing."""
+
+    def was(self, asked: Asked) -> bool:
+        pattern = re.sub(r"\{\w+\}", "[^/]+", self.route)
+        return (
+            asked.method == self.method
+            and re.fullmatch(pattern, asked.path) is not None
+            and all(bool(asked.body.get(key)) if value is ... else asked.body.get(key) == value for key, value in self.says.items())
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of a browser that the server did."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any]
+
+
+def _post(route: str, **says: Any) -> Act:
+    return Act("POST", route, says)
+
+
+INBOX, EXLET = "/v1/inbox/acts", "/v1/incidents/{incident}/exlet"
+ACTS: dict[str, Act] = {
+    "log out": Act("DELETE", "/v1/session"),
+    "try a group again: one": _post(INBOX, do="retry", reach="one"),
+    "try a group again: ten": _post(INBOX, do="retry", reach="ten"),
+    "try a group again: all": _post(INBOX, do="retry", reach="all"),
+    "go on although it did not go well": _post(INBOX, anyway=True),
+    "carry out an exlet on a group": _post(INBOX, do="exlet"),
+    "give a group up": _post(INBOX, do="cancel"),
+    "agree": _post("/v1/approvals/{request}", agree=True),
+    "try a storm on one again": _post("/v1/brakes/groups", do="try"),
+    "let all of a storm through": _post("/v1/brakes/groups", do="all"),
+    "launch a kept exlet": _post(EXLET, exlet=...),
+    "launch a drawn exlet": _post(EXLET, text=...),
+    "look at the path through the rules": _post("/v1/rules/test"),
+    "try a condition": _post("/v1/rules/check"),
+    "replay": _post("/v1/rules/{level}/{name}/replay"),
+    "add a rule": _post("/v1/rules/{level}/{name}", confirmed=False),
+    "let a rule act": _post("/v1/rules/{level}/{name}/rules/{rule}/state", state="active"),
+    "go back to a version": _post("/v1/rules/{level}/{name}/rollback"),
+    "suspend a case": _post("/v1/cases/{case}/verbs", verb="suspend"),
+    "continue a case": _post("/v1/cases/{case}/verbs", verb="continue"),
+    "continue a case for who holds it": _post("/v1/cases/{case}/verbs", verb="continue", holder=...),
+    "raise what the rules offer": _post("/v1/cases/{case}/triggers", trigger=...),
+    "raise what no rule foresees": _post("/v1/cases/{case}/triggers", new=...),
+    "hold a job": _post("/v1/jobs/{job}/hold"),
+    "continue a job": _post("/v1/jobs/{job}/continue"),
+    "cancel a job": _post("/v1/jobs/{job}/cancel"),
+    "try a job again": _post("/v1/jobs/{job}/retry"),
+    "drain a pilot": _post("/v1/pilots/drain", pilots=...),
+    "drain a site": _post("/v1/pilots/drain", site=...),
+    "close a host": _post("/v1/hosts/{host}/close", seconds=None),
+    "close a host for a time": _post("/v1/hosts/{host}/close", seconds=...),
+    "open a host": _post("/v1/hosts/{host}/open"),
+}
