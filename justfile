@@ -206,7 +206,7 @@ deploy-check *args:
     scripts/servers install helm
     uv run pytest tests/deploy -m "not live" {{ args }}
 
-# The dashboard in a real Grafana, each panel asked of a real Prometheus. Builds Grafana the first time (20 CPU-minutes).
+# The dashboard in a real Grafana, each panel asked of a real Prometheus. Builds Grafana the first time (7 CPU-minutes).
 grafana *args:
     scripts/servers install prometheus grafana
     uv run pytest -m slow tests/deploy/test_grafana.py {{ args }}

@@ -105,7 +105,7 @@ install_grafana() { # the server without its pages: it keeps dashboards, and ask
   local folder since work module; folder=$(grafana_folder) since=$(now)
   if [ -x "$folder/grafana" ]; then return 0; fi
   need gcc gcc
-  say "building Grafana (20 minutes of processor time the first time)"
+  say "building Grafana (7 minutes of processor time the first time)"
   work=$(mktemp -d "$CACHE/build.XXXXXX")
   # Its dependencies do not all compile with a Go of today.
   (
