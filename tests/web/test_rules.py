@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -143,7 +143,7 @@ async def test_steps_that_were_drawn_are_launched_from_the_editor(log_in: LogIn,
     site.fate = lambda _claim: {}
 
 
-@pytest.mark.acts("go back to a version")
+@pytest.mark.acts("go back to a version", "let a rule act", "take a rule back to shadow")
 async def test_versions_are_compared_and_gone_back_to(log_in: LogIn, site: CaseSite) -> None:
     ann = await log_in("ann", "rule-author")
     await ann.open("/rules/domain/house")
@@ -152,6 +152,10 @@ async def test_versions_are_compared_and_gone_back_to(log_in: LogIn, site: CaseS
     await expect(page.get_by_text("promoted:")).to_be_visible()
     await page.get_by_role("button", name="Make it as in version 1").click()
     await expect(page.get_by_text("version 3")).to_be_visible()
+    await page.locator(".node").first.click()
+    await page.get_by_role("button", name="Let it act").click()
+    await page.get_by_role("button", name="Back to shadow").click()
+    await expect(page.get_by_role("button", name="Let it act")).to_be_visible()
     await page.get_by_text("In words").click()
     await expect(page.locator(".plain").first).to_contain_text("memory")
     await ann.check()
@@ -167,3 +171,20 @@ async def test_who_may_only_look_at_rules_is_offered_no_act(log_in: LogIn) -> No
     await expect(vic.page.get_by_role("heading", name="The rule", exact=True)).to_be_visible()
     assert await vic.page.get_by_role("button", name="Let it act").count() == 0
     assert await vic.page.get_by_role("button", name="Make it as in version 1").count() == 0
+
+
+@pytest.mark.acts("add a rule although")
+async def test_a_rule_that_overturns_a_cornerstone_is_added_by_who_says_so(
+    log_in: LogIn, broken: Callable[..., Awaitable[list[str]]]
+) -> None:
+    (found,) = await broken(1, "glutton", owner="gus", **fate({"name": "eat", "resources": {"memory": GIB}}))
+    ann = await log_in("ann", "rule-author")
+    await ann.open(f"/rules/domain/house?from={found}")
+    page = ann.page
+    await page.get_by_role("textbox", name="Condition").fill('cause == "memory"')
+    await page.get_by_role("group", name="Steps to choose from").get_by_role("button", name="tell the owner").click()
+    save = page.get_by_role("button", name="Add it as a shadow")
+    await save.click()
+    await page.get_by_label("Add it although").check()
+    await save.click()
+    await expect(page.get_by_text("Added as a shadow")).to_be_visible()

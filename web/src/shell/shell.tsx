@@ -29,7 +29,7 @@ export function Shell({ children }: { children: ReactNode }) {
     location.assign("/");
   };
   const pages = [
-    { at: "/inbox", words: texts.pages.inbox, Icon: IconInbox, IconListDetails, badge: waiting },
+    { at: "/inbox", words: texts.pages.inbox, Icon: IconInbox, badge: waiting },
     { at: "/cases", words: texts.pages.cases, Icon: IconRoute, badge: null },
     { at: "/jobs", words: texts.pages.jobs, Icon: IconListDetails, badge: null },
     { at: "/rules", words: texts.pages.rules, Icon: IconSitemap, badge: null },

@@ -49,6 +49,8 @@ export function Approvals() {
   const found = useQuery({
     queryKey: ["approvals"],
     queryFn: () => told(api.GET("/v1/approvals", { params: { query: { state: "waiting" } } })),
+    // One that is answered and one that comes leave the inbox as long as it was: nothing tells of that.
+    refetchInterval: 5_000,
   });
   return (
     <section aria-labelledby="approvals">
