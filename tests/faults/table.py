@@ -49,6 +49,8 @@ LIFE, OUTPUTS, STEERING = "tests/pilot/test_life.py", "tests/pilot/test_outputs.
 KILLS, RECOVERY = "tests/live/test_slurm_kills.py", "tests/live/test_recovery.py"
 SERVERS, JOBS = "tests/papers/test_p4_several_servers.py", "tests/papers/test_p4_job_documents.py"
 INJECTED = "tests/faults/test_injected.py"
+LOST = "tests/faults/test_lost_servers.py"
+POISON = "tests/faults/test_poison.py"
 FROZEN, LYING = "tests/faults/test_frozen_hosts.py", "tests/faults/test_lying_hosts.py"
 PEERS = "tests/live/test_peer_domains.py"
 OWN_OPENSEARCH, OWN_POSTGRES = "tests/faults/test_own_opensearch.py", "tests/faults/test_own_postgres.py"
@@ -82,10 +84,10 @@ TABLE: tuple[Row, ...] = (
         10,
         "kill -9 of who answers TES, WES or the pages",
         (
+            f"{LOST}::test_who_answers_tes_wes_and_the_pages_is_killed_and_nothing_is_made_twice",
             "tests/tes/test_repeats.py::test_py_tes_posts_again_after_a_lost_answer_and_one_task_is_made",
             "tests/proxy/test_proxy.py::test_a_creation_whose_answer_is_lost_is_found_again_and_not_sent_twice",
         ),
-        missing="fifty kills of each",
     ),
     Row(11, "kill -9 of a keeper; two at once", campaigns=("chaos", "simulation")),
     Row(12, "kill -9 in the middle of an exlet", campaigns=("exlets",)),
@@ -203,8 +205,11 @@ TABLE: tuple[Row, ...] = (
     Row(
         36,
         "a job that kills its pilots",
-        ("tests/domain/test_claim_machine.py::test_a_late_good_end_is_adopted_when_nobody_has_claimed_since",),
-        missing="a fork bomb and a kill for memory of the pilot itself, with other tenants beside it",
+        (
+            f"{POISON}::test_a_fork_bomb_ends_with_its_job_and_its_pilot_goes_on",
+            f"{EXECUTION}::test_a_job_whose_hosts_die_again_and_again_is_held_with_the_cause",
+        ),
+        missing="a pilot that the kernel kills for memory, with other tenants beside it; a job is set aside at the eighth pilot that is lost, not at the third (decision 92)",
     ),
     Row(37, "a document that nobody can read", (f"{INJECTED}::test_a_document_that_nobody_can_read_stops_nobody",)),
     Row(
@@ -251,13 +256,18 @@ TABLE: tuple[Row, ...] = (
     Row(
         44,
         "a token that ends while jobs run",
-        ("tests/pilot/test_contact.py::test_an_expired_token_is_renewed", "tests/server/test_claims.py::test_a_pilots_token_is_renewed_by_its_beats"),
-        missing="rotation of keys while jobs run",
+        (
+            f"{LOST}::test_keys_are_replaced_while_jobs_run_and_no_job_notices",
+            "tests/pilot/test_contact.py::test_an_expired_token_is_renewed",
+            "tests/server/test_claims.py::test_a_pilots_token_is_renewed_by_its_beats",
+        ),
     ),
     Row(
         45,
         "no descriptors, processes or memory left for a server",
-        (f"{INJECTED}::test_a_server_without_descriptors_loses_nothing_it_accepted",),
-        missing="processes and memory",
+        (
+            f"{INJECTED}::test_a_server_without_descriptors_loses_nothing_it_accepted",
+            f"{LOST}::test_a_server_in_want_loses_nothing_it_accepted",
+        ),
     ),
 )  # fmt: skip
