@@ -38,7 +38,7 @@ def test_each_call_has_its_own_end(pool: Executor, client: HoldfastClient) -> No
     assert raised.value.args == ("not this one", 137)
     assert "picky" in str(raised.value.__cause__)
     assert [one.result() for place, one in enumerate(calls) if place != 137] == [n * n for n in range(300) if n != 137]
-    assert jobs(client, pool) - before < 100, "they shared jobs"
+    assert jobs(client, pool) - before < 200, "they shared jobs"
 
 
 @pytest.mark.usefixtures("unhurried")
