@@ -49,7 +49,6 @@ ACTS: dict[str, Act] = {
     "carry out an exlet on a group": _post(INBOX, do="exlet"),
     "give a group up": _post(INBOX, do="cancel"),
     "agree": _post("/v1/approvals/{request}", agree=True),
-    "refuse": _post("/v1/approvals/{request}", agree=False),
     "try a storm on one again": _post("/v1/brakes/groups", do="try"),
     "let all of a storm through": _post("/v1/brakes/groups", do="all"),
     "launch a kept exlet": _post(EXLET, exlet=...),

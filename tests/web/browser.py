@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import BrowserContext, Error, Page, Request, Response, expect
+from playwright.async_api import BrowserContext, Error, Locator, Page, Request, Response, expect
 from tests.live.case_site import TENANT
 from tests.server.running import RunningServer, until
 from tests.web.acts import Asked
@@ -29,6 +29,15 @@ def chromium() -> str:
         if name and (found := shutil.which(name)):
             return found
     pytest.fail("there is no Chromium; install the system's package `chromium`", pytrace=False)
+
+
+async def write(editor: Locator, text: str) -> None:
+    """Put a text in the place of what an editor of code holds, by its own keys: it hears of a selection that was made past it only later."""
+    await editor.click()
+    await editor.press("Control+a")
+    await editor.press("Delete")
+    if text:
+        await editor.page.keyboard.insert_text(text)
 
 
 @dataclass(eq=False)

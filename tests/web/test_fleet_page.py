@@ -111,6 +111,8 @@ async def test_a_host_is_closed_and_opened_with_why(log_in: LogIn, crew: list[Sc
     await dialog.get_by_label("Reason").fill("it is cleaned")
     await dialog.get_by_role("button", name="Close", exact=True).last.click()
     await expect(row.get_by_text("Closed by ann: it is cleaned")).to_be_visible()
+    opened = await site.server.person("operator", tenant=TENANT).post("/v1/hosts/n3/open", json={"reason": "clean"})
+    assert opened.status_code == 200, "the site is others' too"
 
 
 @pytest.mark.acts("drain a site")

@@ -11,6 +11,7 @@ from playwright.async_api import expect
 from tests.live.case_site import TENANT, CaseSite
 from tests.live.rule_desk import incident
 from tests.server.running import until
+from tests.web.browser import write
 from tests.web.conftest import LogIn
 
 pytestmark = pytest.mark.pages
@@ -65,17 +66,17 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_case_goes_on(l
     truth = page.locator("[data-truth]")
     await expect(truth).to_have_attribute("data-truth", "true")
     editor = page.get_by_role("textbox", name="Condition")
-    await editor.fill('cause == "memory" && job.mem > 1')
+    await write(editor, 'cause == "memory" && job.mem > 1')
     await expect(truth).to_have_attribute("data-truth", "error")
     await expect(truth.get_by_text(re.compile(r"1:\d+"))).to_be_visible()
     await expect(page.locator(".cm-lintRange-error")).to_be_visible()
-    await editor.fill('cause == "disk"')
+    await write(editor, 'cause == "disk"')
     await expect(truth).to_have_attribute("data-truth", "false")
-    await editor.fill("")
+    await write(editor, "")
     await editor.press_sequentially("cau")
     await expect(page.get_by_role("option", name="cause").first).to_be_visible()
     await page.keyboard.press("Escape")
-    await editor.fill('cause == "memory"')
+    await write(editor, 'cause == "memory"')
     await page.get_by_label("Find a field").fill("exit_code")
     await page.get_by_role("button", name="Add evidence.exit_code to the condition").click()
     await expect(editor).to_contain_text('cause == "memory" && evidence.exit_code == 137')
@@ -181,7 +182,7 @@ async def test_a_rule_that_overturns_a_cornerstone_is_added_by_who_says_so(
     ann = await log_in("ann", "rule-author")
     await ann.open(f"/rules/domain/house?from={found}")
     page = ann.page
-    await page.get_by_role("textbox", name="Condition").fill('cause == "memory"')
+    await write(page.get_by_role("textbox", name="Condition"), 'cause == "memory"')
     await page.get_by_role("group", name="Steps to choose from").get_by_role("button", name="tell the owner").click()
     save = page.get_by_role("button", name="Add it as a shadow")
     await save.click()

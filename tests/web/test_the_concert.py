@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Page, expect
 from tests.live.case_site import CaseSite
+from tests.web.browser import write
 from tests.web.conftest import LogIn
 
 pytestmark = pytest.mark.pages
@@ -53,7 +54,7 @@ async def test_the_concert_is_saved_by_mouse_and_keyboard(log_in: LogIn, site: C
     await expect(page.get_by_text("cover the stage").first).to_be_visible()
     await page.get_by_role("link", name="Write a rule from this").click()
     condition = page.get_by_role("textbox", name="Condition")
-    await condition.fill("")
+    await write(condition, "")
     await page.get_by_label("Find a field").fill("trigger")
     await page.get_by_role("button", name="Add exception.trigger to the condition").click()
     await expect(condition).to_contain_text(f'exception.trigger == "{LEAK}"')

@@ -59,7 +59,7 @@ async def test_a_kept_exlet_is_carried_out_on_one_on_ten_and_on_all(
     await expect(page.get_by_text("answered", exact=True)).to_be_visible()
 
 
-@pytest.mark.acts("agree", "refuse")
+@pytest.mark.acts("agree")
 async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite) -> None:
     await add_rule(
         site, "forced", ExceptionType.ABORT, 'job.name == "odd"', {"action": "force-complete", "target": "item"},
@@ -88,17 +88,4 @@ async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite
         return bool((await incident(site, case, "complete"))["id"] == found["id"])
 
     await until(answered, "the incident to be answered", 60)
-
-    # What is refused is not done, and waits for a person.
-    refuse = panel.get_by_role("button", name="Refuse")
-    await expect(refuse).to_have_count(0)
-    other = await site.start(FORCED)
-    await incident(site, other, "held")
-    await expect(refuse).to_have_count(1)
-    await panel.get_by_label("Reason").fill("not this one")
-    await refuse.click()
-    await expect(refuse).to_have_count(0)
-    told = (await site.server.person("viewer", tenant=TENANT).get("/v1/approvals?state=refused")).json()["approvals"]
-    assert [one["answer"] for one in told] == ["not this one"]
-    assert (await site.items(other))["last"] == "waiting"
     site.fate = lambda _claim: {}

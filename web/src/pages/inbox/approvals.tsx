@@ -30,7 +30,7 @@ function One({ asked }: { asked: Schemas["ApprovalOut"] }) {
       {may && subject === asked.by && <Text fz="sm">{texts.inbox.own}</Text>}
       {may && subject !== asked.by && (
         <Group mt="xs" align="flex-end">
-          <TextInput size="xs" label={texts.inbox.reason} value={reason} onChange={(event) => setReason(event.currentTarget.value)} />
+          <TextInput size="xs" flex={1} miw={160} label={texts.inbox.reason} value={reason} onChange={(event) => setReason(event.currentTarget.value)} />
           <Button size="xs" loading={answering.isPending} onClick={() => answering.mutate(true)}>
             {texts.inbox.agree}
           </Button>

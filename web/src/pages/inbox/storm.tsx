@@ -1,12 +1,23 @@
-import { Button, Group, Paper, Stack, Text, TextInput, Title } from "@mantine/core";
+import { Anchor, Button, Group, Paper, Stack, Text, TextInput, Title } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
+import { Link } from "wouter";
 import { api, told, type Schemas } from "../../api/client";
 import { useMay } from "../../api/session";
 import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
 import { useTexts } from "../../texts/texts";
 import type { InboxGroup } from "./inbox";
+
+/** A rule as `level/set#rule`, and the way to it. */
+function RuleLink({ rule }: { rule: string }) {
+  const [set = "", id = ""] = rule.split("#");
+  return (
+    <Anchor component={Link} href={`/rules/${set.split("/").map(encodeURIComponent).join("/")}?rule=${encodeURIComponent(id)}`} fz="sm">
+      {visible(set)} · {visible(id.slice(0, 8))}
+    </Anchor>
+  );
+}
 
 function Tried({ storm, tried }: { storm: string; tried: Schemas["CanaryOut"] }) {
   const texts = useTexts();
@@ -21,13 +32,13 @@ function Tried({ storm, tried }: { storm: string; tried: Schemas["CanaryOut"] })
   return (
     <Paper withBorder p="sm">
       <Text fw={600} fz="sm">
-        {visible(tried.rule) || texts.inbox.house}
+        {tried.rule === "" ? texts.inbox.house : <RuleLink rule={tried.rule} />}
       </Text>
       <Text fz="sm">{texts.inbox.canary(tried.well, tried.bad, tried.pending.length)}</Text>
       <ProblemBox problem={deciding.error} />
       {may ? (
         <Group mt="xs" align="flex-end">
-          <TextInput size="xs" required label={texts.inbox.reason} value={reason} onChange={(event) => setReason(event.currentTarget.value)} />
+          <TextInput size="xs" flex={1} miw={160} required label={texts.inbox.reason} value={reason} onChange={(event) => setReason(event.currentTarget.value)} />
           <Button size="xs" disabled={reason.trim() === ""} loading={deciding.isPending} onClick={() => deciding.mutate("try")}>
             {texts.inbox.stormTry}
           </Button>
