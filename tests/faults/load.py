@@ -112,6 +112,13 @@ class Load:
 
         await until(there, "submissions to be refused", patience)
 
+    async def takes_nothing_through(self, running: str) -> None:
+        """Until the payload of a job that runs is over, and then some, not one submission is accepted."""
+        known = list(self.accepted)
+        await self.payload_over(running)
+        await self.refusing()
+        assert list(self.accepted) == known, "accepted on a full disk"
+
     def starts(self) -> Counter[str]:
         return Counter(_text(self.effects).split("\n")[:-1])
 

@@ -10,13 +10,13 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-import stat
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from holdfast.adapters.private_file import must_be_private
 from holdfast.domain.jobs.outbound import Outbound
 from holdfast.ports.errors import Permanent, Transient
 
@@ -93,7 +93,6 @@ def certificates_with(ca: Path | None = None, certificate: Path | None = None) -
         return certificates()
     context = ssl.create_default_context(cafile=None if ca is None else str(ca))
     if certificate is not None:
-        if stat.S_IMODE(certificate.stat().st_mode) & 0o077:
-            raise Permanent(f"{certificate} holds a key and can be read by others. Run: chmod 600 {certificate}")
+        must_be_private(certificate, "it holds a key")
         context.load_cert_chain(certificate)
     return context

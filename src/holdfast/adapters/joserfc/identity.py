@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
 
+from holdfast.adapters.private_file import must_be_private
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Permanent
 from holdfast.ports.identity import BadToken, Principal, Role
@@ -110,8 +110,7 @@ def signing_keys(path: Path) -> list[bytes]:
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(made, "w") as file:
             file.write(secrets.token_hex(32))
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise Permanent(f"{path} can be read by others: it signs every token. Run: chmod 600 {path}")
+    must_be_private(path, "it signs every token")
     keys = path.read_text().split()
     if not keys or min(map(len, keys)) < 32:
         raise Permanent(f"{path} is too short for a signing key; remove it, and a new one is made at the next start")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import stat
 from base64 import urlsafe_b64decode
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from joserfc import jws, jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 
+from holdfast.adapters.private_file import must_be_private
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Permanent
 from holdfast.ports.identity import BadToken
@@ -126,10 +126,7 @@ def _stored(path: Path) -> OKPKey:
             pass
         finally:
             made.unlink()
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise Permanent(
-            f"{path} can be read by others: with it anyone is this domain to its peers. Run: chmod 600 {path}"
-        )
+    must_be_private(path, "with it anyone is this domain to its peers")
     try:
         return OKPKey.import_key(json.loads(path.read_text()))
     except (JoseError, ValueError) as error:

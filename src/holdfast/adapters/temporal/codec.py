@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from temporalio.converter import (
     default,
 )
 
+from holdfast.adapters.private_file import must_be_private
 from holdfast.ports.errors import Permanent, Transient
 
 ENCODING = b"binary/holdfast-sealed"
@@ -88,8 +88,7 @@ def sealed_converter(codec: SealedPayloads | None) -> DataConverter:
 
 def payload_keys(path: Path) -> dict[str, bytes]:
     """The keys in a file that only its owner may read: a name and 64 hexadecimal digits a line, the one that seals first."""
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise Permanent(f"{path} can be read by others: it opens every payload. Run: chmod 600 {path}")
+    must_be_private(path, "it opens every payload")
     keys: dict[str, bytes] = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         name, _, text = line.strip().partition(" ")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from holdfast.adapters.private_file import open_to_others
 from holdfast.apps.doctor.finding import GOOD, MISSING, NOTE, Finding
 from holdfast.apps.doctor.named_things import files, references
 from holdfast.apps.settings import Settings
@@ -19,7 +19,7 @@ def key(settings: Settings) -> Iterator[Finding]:
     path = settings.key_file
     if not path.exists():
         yield Finding("key", NOTE, f"{path} is not there; the first start makes it")
-    elif _open_to_others(path):
+    elif open_to_others(path):
         yield Finding("key", MISSING, f"{path} can be read by others; it signs every token", f"chmod 600 {path}")
     else:
         yield Finding("key", GOOD, str(path))
@@ -38,17 +38,17 @@ def others(settings: Settings) -> Iterator[Finding]:
         path = Path(where)
         if not path.is_file() or not os.access(path, os.R_OK):
             yield Finding(name, MISSING, f"{path} cannot be read", "Put the secret there, readable by this user alone.")
-        elif _open_to_others(path):
+        elif open_to_others(path):
             yield Finding(name, MISSING, f"{path} can be read by others", f"chmod 600 {path}")
         else:
             yield Finding(name, GOOD, str(path))
     for name, path in files(settings):
-        if path != settings.key_file and PRIVATE in _beginning(path) and _open_to_others(path):
+        if path != settings.key_file and PRIVATE in _beginning(path) and open_to_others(path):
             yield Finding(
                 name, MISSING, f"{path} has a private key in it and can be read by others", f"chmod 600 {path}"
             )
     config = os.environ.get("HOLDFAST_CONFIG")
-    if config and _password_in(settings.store) and "HOLDFAST_STORE" not in os.environ and _open_to_others(Path(config)):
+    if config and _password_in(settings.store) and "HOLDFAST_STORE" not in os.environ and open_to_others(Path(config)):
         yield Finding(
             "settings",
             MISSING,
@@ -70,7 +70,3 @@ def _password_in(url: str) -> bool:
         return bool(urlsplit(url).password)
     except ValueError:
         return False
-
-
-def _open_to_others(path: Path) -> bool:
-    return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
