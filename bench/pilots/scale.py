@@ -33,7 +33,8 @@ ROOT = Path(__file__).parents[2]
 SLOTS = 4
 COMPILED = (
     "holdfast/domain/pilots/holdings.py", "holdfast/domain/pilots/meeting.py", "holdfast/domain/pilots/places.py",
-    "holdfast/domain/pilots/waiting_jobs.py", "holdfast/domain/pilots/matching.py", "holdfast_pilot/cache_policy.py",
+    "holdfast/domain/pilots/waiting_jobs.py", "holdfast/domain/pilots/holding_back.py", "holdfast/domain/pilots/matching.py",
+    "holdfast_pilot/cache_policy.py",
     "bench/pilots/events.py", "bench/pilots/draws.py", "bench/pilots/caches.py", "bench/pilots/desk.py",
     "bench/pilots/simulation.py", "bench/pilots/workloads.py", "bench/pilots/bound.py",
 )  # fmt: skip

@@ -13,19 +13,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heappush
 from itertools import islice
 from math import inf
 
+from holdfast.domain.pilots.holding_back import LOOK, HoldingBack
 from holdfast.domain.pilots.holdings import Holdings, Key
 from holdfast.domain.pilots.matching_policy import LOOK_AHEAD, MatchingPolicy, Sharing
-from holdfast.domain.pilots.meeting import Meet, Meeting, Meetings
-from holdfast.domain.pilots.places import Place, Shelves
+from holdfast.domain.pilots.places import Place, PlacedPilot
 from holdfast.domain.pilots.waiting_jobs import Queue, Waiting, Wanted
 
-LOOK = 16
-"""Of the jobs that want one file, and of the places that have it, so many are weighed."""
 FILES = 64
 """So many files that are both at a place and wanted are weighed for one request."""
 
@@ -33,36 +30,25 @@ Fits = Callable[[Key], bool]
 """Whether the asking pilot can run a job at all."""
 
 
-@dataclass(slots=True, eq=False)
-class _Pilot:
-    name: Key
-    place: Place
-    site: Place | None
-    slots: int = 1
-    free: int = 0
-
-
 class Matching:
     """All that waits and all who ask, in one server or one simulation."""
 
     def __init__(self, policy: MatchingPolicy = LOOK_AHEAD, *, ordered: bool = True) -> None:
         self.policy = policy
-        self.held = 0
-        """How often a job was held back."""
         self._ordered = ordered
         """Whether `take` is used; whoever keeps the order of the jobs elsewhere needs none here."""
         self._near, self._far = Holdings(), Holdings()
         self._jobs: dict[Key, Waiting] = {}
         self._queues: dict[Key, Queue] = {}
         self._by_priority: list[Queue] = []
-        self._pilots: dict[Key, _Pilot] = {}
+        self._pilots: dict[Key, PlacedPilot] = {}
         self._idle: OrderedDict[Key, None] = OrderedDict()
         self._places: dict[Key, Place] = {}
         self._sites: dict[Key, Place] = {}
-        self._shelves = Shelves()
-        self._deadlines: list[tuple[float, int, Waiting]] = []
-        self._meetings = Meetings(policy.keep)
-        self._count = 0
+        self._back = HoldingBack(
+            policy, near=self._near, far=self._far, places=self._places, sites=self._sites, ordered=ordered
+        )
+        self._shelves, self._meetings = self._back.shelves, self._back.meetings
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
@@ -80,14 +66,13 @@ class Matching:
         waiting = self._jobs[wanted.job] = Waiting(wanted, queue)
         queue.add(waiting)
         if self._ordered:
-            self._count += 1
-            queue.push(waiting, self._count)
+            queue.push(waiting)
         if wanted.meet is not None and self.policy.ahead:
             meeting = self._meetings.arrive(wanted.job, wanted.meet)
             place = self._places.get(meeting.place) if meeting.place is not None else None
             if place is not None:
-                self._keep_room(meeting, place)
-                self._keep_for(waiting, place, now)
+                self._back.keep_room(meeting, place)
+                self._back.keep_for(waiting, place, now)
 
     def leave(self, job: Key) -> None:
         """A job waits no more: it was cancelled, or someone else has it."""
@@ -95,7 +80,7 @@ class Matching:
         if waiting is not None and waiting.wanted.meet is not None and self.policy.ahead:
             meeting = self._meetings.leave(job, waiting.wanted.meet)
             if meeting is not None:
-                self._let_room_go(meeting)
+                self._back.let_room_go(meeting)
 
     # -- pilots --------------------------------------------------------------------------------------------------
 
@@ -113,7 +98,7 @@ class Matching:
             far = self._sites.get(site)
             if far is None:
                 far = self._sites[site] = Place(site)
-        self._pilots[pilot] = _Pilot(pilot, place, far, slots)
+        self._pilots[pilot] = PlacedPilot(pilot, place, far, slots)
         self._shelves.put(place)
 
     @property
@@ -144,7 +129,7 @@ class Matching:
         if place.slots <= 0:
             self._places.pop(place.name, None)
             for waiting in [*place.held.values(), *place.aside.values()]:
-                self._let_go(waiting)
+                self._back.let_go(waiting)
         self._shelves.put(place)
 
     def idle(self, pilot: Key, free: int = 1) -> None:
@@ -163,7 +148,7 @@ class Matching:
         if known.free:
             self._set_free(known, 0)
 
-    def _set_free(self, known: _Pilot, free: int) -> None:
+    def _set_free(self, known: PlacedPilot, free: int) -> None:
         pilot = known.name
         more = free - known.free
         known.free = free
@@ -179,7 +164,7 @@ class Matching:
                 else:
                     del place.idle[pilot]
                 while len(place.held) > place.free + len(place.ends):
-                    self._let_go(next(reversed(place.held.values())))
+                    self._back.let_go(next(reversed(place.held.values())))
         if self.policy.ahead:
             self._shelves.put(known.place)
 
@@ -216,7 +201,7 @@ class Matching:
 
     def take(self, pilot: Key, now: float, fits: Fits | None = None, until: float | None = None) -> Key | None:
         """The best job for an idle pilot, given to it; None: it waits on."""
-        self.tick(now)
+        self._back.tick(now)
         asker = self._pilots[pilot]
         for queue in self._by_priority:
             found = self._nearest(queue, asker, now, fits)
@@ -245,7 +230,7 @@ class Matching:
         if place is not None and place.idle:
             return next(iter(place.idle))
         first = next(iter(self._idle))
-        if self._held(waiting, self._pilots[first], now) and waiting.place is not None and waiting.place.idle:
+        if self._back.held(waiting, self._pilots[first], now) and waiting.place is not None and waiting.place.idle:
             return next(iter(waiting.place.idle))
         return first
 
@@ -260,7 +245,7 @@ class Matching:
     def held_back(self, job: Key, pilot: Key, now: float) -> bool:
         """Whether a pilot should not get a job now, because another one should."""
         waiting = self._jobs.get(job)
-        return waiting is not None and pilot in self._pilots and self._held(waiting, self._pilots[pilot], now)
+        return waiting is not None and pilot in self._pilots and self._back.held(waiting, self._pilots[pilot], now)
 
     def put_aside(self, job: Key) -> bool:
         """Whether a job that is held back may go to anyone who finds nothing else."""
@@ -281,32 +266,25 @@ class Matching:
         meeting = self._meetings.give(job, waiting.wanted.meet, now)
         if meeting.place is None:
             meeting.place = place.name
-            self._keep_room(meeting, place)
+            self._back.keep_room(meeting, place)
             for fellow in list(islice(meeting.waiting, place.slots)):
                 other = self._jobs[fellow]
                 if other.place is None:
-                    self._keep_for(other, place, now)
-        self._let_room_go(meeting)
+                    self._back.keep_for(other, place, now)
+        self._back.let_room_go(meeting)
 
     def ended(self, job: Key, now: float) -> None:
         """An attempt at a job that was given away here has ended."""
         if self.policy.ahead:
             meeting = self._meetings.end(job, now)
             if meeting is not None:
-                self._let_room_go(meeting)
+                self._back.let_room_go(meeting)
 
     def tick(self, now: float) -> None:
         """Let go what was held back long enough, and forget old meetings."""
-        deadlines = self._deadlines
-        while deadlines and deadlines[0][0] <= now:
-            waiting = heappop(deadlines)[2]
-            if waiting.place is not None:
-                self._let_go(waiting)
-        if self.policy.ahead:
-            for meeting in self._meetings.stale(now):
-                self._return_room(meeting)
+        self._back.tick(now)
 
-    def _nearest(self, queue: Queue, asker: _Pilot, now: float, fits: Fits | None) -> Waiting | None:
+    def _nearest(self, queue: Queue, asker: PlacedPilot, now: float, fits: Fits | None) -> Waiting | None:
         wanting = queue.wanting
         place = asker.place
         if wanting:
@@ -332,11 +310,11 @@ class Matching:
         for waiting in unfit:
             # It is kept for someone idle who cannot have it: nobody waits for that.
             waiting.held_since = -inf
-            self._let_go(waiting)
+            self._back.let_go(waiting)
         return best
 
     def _most_bytes(
-        self, queue: Queue, files: list[Key], have: Mapping[Key, int], asker: _Pilot, now: float, fits: Fits | None
+        self, queue: Queue, files: list[Key], have: Mapping[Key, int], asker: PlacedPilot, now: float, fits: Fits | None
     ) -> Waiting | None:
         weighed: dict[Waiting, tuple[int, float, int]] = {}
         for file in files:
@@ -348,13 +326,14 @@ class Matching:
                         if one in have:
                             size += have[one]
                     weighed[waiting] = (-size, wanted.age, len(weighed))
+        back = self._back
         for waiting in weighed if len(weighed) == 1 else sorted(weighed, key=weighed.__getitem__):
-            if (fits is None or fits(waiting.wanted.job)) and not self._held(waiting, asker, now):
+            if (fits is None or fits(waiting.wanted.job)) and not back.held(waiting, asker, now):
                 return waiting
         return None
 
-    def _oldest(self, queue: Queue, asker: _Pilot, now: float, fits: Fits | None) -> Waiting | None:
-        order = queue.order
+    def _oldest(self, queue: Queue, asker: PlacedPilot, now: float, fits: Fits | None) -> Waiting | None:
+        order, back = queue.order, self._back
         unfit: list[tuple[float, int, Waiting]] = []
         found = None
         while order:
@@ -365,7 +344,7 @@ class Matching:
                 unfit.append(queue.pop())
                 if len(unfit) >= FILES:
                     break
-            elif self._held(waiting, asker, now):
+            elif back.held(waiting, asker, now):
                 queue.pop()
             else:
                 found = waiting
@@ -380,149 +359,6 @@ class Matching:
             if fits is None or fits(waiting.wanted.job):
                 return waiting
         return None
-
-    # -- holding back --------------------------------------------------------------------------------------------
-
-    def _held(self, waiting: Waiting, asker: _Pilot, now: float) -> bool:
-        policy = self.policy
-        kept = waiting.place
-        if kept is not None:
-            return kept is not asker.place and kept is not asker.site
-        if not policy.wait:
-            return False
-        wanted = waiting.wanted
-        if wanted.meet is not None and policy.ahead:
-            meeting = self._meetings.of(wanted.meet)
-            better = self._meeting_place(wanted.meet, meeting, asker.place)
-            if better is not None:
-                return self._keep_for(waiting, better, now)
-            if meeting is not None and meeting.place == asker.place.name:
-                return False
-        if not wanted.files or policy.sharing is Sharing.NONE:
-            return False
-        if asker.site is not None and len(self._sites) > 1:
-            better, gain = self._better(wanted, asker.site, self._far, self._sites, now)
-            if better is not None and not self._near.bytes_at(asker.place.name, wanted.files):
-                return self._keep_for(waiting, better, now, gain)
-        better, gain = self._better(wanted, asker.place, self._near, self._places, now)
-        return better is not None and self._keep_for(waiting, better, now, gain)
-
-    def _better(
-        self, wanted: Wanted, mine: Place, holdings: Holdings, places: dict[Key, Place], now: float
-    ) -> tuple[Place | None, float | None]:
-        """A place with more of a job's data than ours where someone is free for it, and how long the wait for it may be."""
-        have = holdings.at(mine.name)
-        missing = [file for file in wanted.files if file not in have]
-        if not missing:
-            return None, None
-        here = holdings.bytes_at(mine.name, wanted.files)
-        best, most, busy, busiest = None, here, None, here
-        for file in missing:
-            for name in islice(holdings.where(file), LOOK):
-                place = places.get(name)
-                if place is None or place is mine:
-                    continue
-                there = holdings.bytes_at(name, wanted.files)
-                if there > most and self._free(place, there - here, now):
-                    best, most = place, there
-                elif there > busiest and self.policy.aside and len(place.aside) < place.slots:
-                    busy, busiest = place, there
-        price = self.policy.price
-        if best is None:
-            return busy, None
-        return best, price.saved(most - here) if price is not None else None
-
-    def _free(self, place: Place, more: int, now: float) -> bool:
-        """Whether someone there is idle, or by the price soon enough, for one job more than is kept for them already."""
-        spare = place.free - len(place.held)
-        price = self.policy.price
-        if price is None:
-            return spare > 0
-        gain = price.saved(more)
-        if gain <= 0 or spare > 0:
-            return gain > 0
-        return spare + sum(1 for end in place.ends.values() if end - now < gain) > 0
-
-    def _meeting_place(self, meet: Meet, meeting: Meeting | None, mine: Place) -> Place | None:
-        """Where a job should go rather than to whoever asks, so that it meets its fellows."""
-        if meeting is not None and meeting.place is not None:
-            place = self._places.get(meeting.place)
-            if place is None or place is mine:
-                return None
-            return place if place.ready or (self.policy.aside and len(place.aside) < place.slots) else None
-        room = meeting.meet.room if meeting is not None else meet.room
-        if room <= 1 or mine.slots - mine.kept >= room:
-            return None
-        return self._shelves.with_room(room)
-
-    def _keep_for(self, waiting: Waiting, place: Place, now: float, seconds: float | None = None) -> bool:
-        """Keep a job for a place; False if it was held back long enough already, or too much is kept there."""
-        policy = self.policy
-        if not policy.wait:
-            return False
-        if waiting.held_since is None:
-            waiting.held_since = now
-        until = waiting.held_since + policy.wait
-        job = waiting.wanted.job
-        if place.ready or (seconds is not None and place.ends):
-            if seconds is not None:
-                until = min(until, waiting.held_since + seconds)
-            if until <= now:
-                return False
-            place.held[job] = waiting
-            waiting.aside = False
-        else:
-            until = waiting.held_since + policy.aside
-            if until <= now or len(place.aside) >= place.slots:
-                return False
-            place.aside[job] = waiting.queue.aside[job] = waiting
-            waiting.aside = True
-        waiting.place = place
-        self.held += 1
-        self._count += 1
-        heappush(self._deadlines, (until, self._count, waiting))
-        if policy.ahead:
-            self._shelves.put(place)
-        return True
-
-    def _let_go(self, waiting: Waiting) -> None:
-        self._unkeep(waiting)
-        if self._ordered:
-            self._count += 1
-            waiting.queue.push(waiting, self._count)
-
-    def _unkeep(self, waiting: Waiting) -> None:
-        place = waiting.place
-        if place is None:
-            return
-        job = waiting.wanted.job
-        if waiting.aside:
-            del place.aside[job], waiting.queue.aside[job]
-        else:
-            del place.held[job]
-        waiting.place = None
-        if self.policy.ahead:
-            self._shelves.put(place)
-
-    # -- room for meetings ---------------------------------------------------------------------------------------
-
-    def _keep_room(self, meeting: Meeting, place: Place) -> None:
-        place.kept += meeting.meet.room - meeting.kept
-        meeting.kept = meeting.meet.room
-        self._shelves.put(place)
-
-    def _let_room_go(self, meeting: Meeting) -> None:
-        if not meeting.open and meeting.place is not None:
-            self._return_room(meeting)
-            if meeting.meet.of:
-                self._meetings.drop(meeting)
-
-    def _return_room(self, meeting: Meeting) -> None:
-        place = self._places.get(meeting.place) if meeting.place is not None else None
-        if place is not None and meeting.kept:
-            place.kept -= meeting.kept
-            self._shelves.put(place)
-        meeting.kept = 0
 
     # -- queues --------------------------------------------------------------------------------------------------
 
@@ -539,7 +375,7 @@ class Matching:
         waiting = self._jobs.pop(job, None)
         if waiting is None:
             return None
-        self._unkeep(waiting)
+        self._back.drop(waiting)
         queue = waiting.queue
         queue.remove(waiting)
         if not queue.many:

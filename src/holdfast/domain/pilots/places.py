@@ -37,6 +37,17 @@ class Place:
         return self.free > len(self.held)
 
 
+@dataclass(slots=True, eq=False)
+class PlacedPilot:
+    """A pilot, where it is, and how much it has to do."""
+
+    name: Key
+    place: Place
+    site: Place | None
+    slots: int = 1
+    free: int = 0
+
+
 class Shelves:
     """The places that are ready, by how many slots no meeting needs there."""
 

@@ -74,9 +74,12 @@ class Queue:
     """Jobs kept for pilots that are busy now."""
     wanting: dict[Key, _Wanters] = field(default_factory=dict)
     many: int = 0
+    pushed: int = 0
+    """Among jobs of one age, the first to be pushed is the first to be given."""
 
-    def push(self, waiting: Waiting, count: int) -> None:
-        heappush(self.order, (waiting.wanted.age, count, waiting))
+    def push(self, waiting: Waiting) -> None:
+        self.pushed += 1
+        heappush(self.order, (waiting.wanted.age, self.pushed, waiting))
 
     def pop(self) -> tuple[float, int, Waiting]:
         return heappop(self.order)
