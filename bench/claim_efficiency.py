@@ -35,7 +35,7 @@ from holdfast.domain.jobs.submission import Submission, new_job
 from holdfast.formats.job_json import job_to_json
 from holdfast.ports.job_store import Change, JobQuery, Stored, Version, Written
 from holdfast.services.claim_jobs import ClaimJobs
-from holdfast.services.claim_windows import ClaimSettings
+from holdfast.services.claim_settings import ClaimSettings
 from holdfast.services.write_checked import CheckedWriter
 
 BULK = 500

@@ -15,7 +15,7 @@ from holdfast.domain.jobs.specification import Specification
 from holdfast.domain.jobs.submission import Submission, new_job
 from holdfast.ports.job_store import Change
 from holdfast.services.claim_jobs import ClaimJobs
-from holdfast.services.claim_windows import ClaimSettings
+from holdfast.services.claim_settings import ClaimSettings
 from holdfast.services.write_checked import CheckedWriter
 
 LARGE, SMALL = Resources(cpus=4), Resources(cpus=3)

@@ -19,7 +19,7 @@ from holdfast.domain.pilots.pilot import Beat, Pilot, PilotState
 from holdfast.ports.errors import PortError, Transient
 from holdfast.ports.job_store import Stored, Written
 from holdfast.services.claim_jobs import ClaimJobs
-from holdfast.services.claim_windows import ClaimSettings
+from holdfast.services.claim_settings import ClaimSettings
 from holdfast.services.end_jobs import EndJobs, EndReport, EndResult
 from holdfast.services.hold_channels import Channel, HoldChannels
 from holdfast.services.keep_beats import BeatSettings, KeepBeats

@@ -20,7 +20,8 @@ from holdfast.domain.jobs.resources import Resources, fits, less
 from holdfast.domain.pilots.lifetime import ends_in_time
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.job_store import JobStore, Stored
-from holdfast.services.claim_windows import ClaimSettings, DeskTally, Windows
+from holdfast.services.claim_settings import ClaimSettings, DeskTally
+from holdfast.services.claim_windows import Windows
 from holdfast.services.first_claims import FirstClaims
 from holdfast.services.keep_hosts import KeepHosts
 from holdfast.services.match_jobs import MatchJobs

@@ -9,9 +9,8 @@ version check decides.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from holdfast.domain.jobs.claim import avoids, claimable
@@ -22,66 +21,12 @@ from holdfast.domain.pilots.lifetime import ends_in_time
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
+from holdfast.services.claim_settings import ClaimSettings, DeskTally
+from holdfast.services.lane_window import Window
 from holdfast.services.match_jobs import MatchJobs
 
 LEAST = 50
 """Candidates of a lane that are worth a search."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimSettings:
-    """How the desk works; the defaults suit a store that shows writes after one second."""
-
-    window: int = 2000
-    """Candidates read at once."""
-    low_water: int = 2000
-    """With fewer left the next page is read ahead."""
-    bulk: int = 500
-    """Claims in one write."""
-    flights: int = 2
-    """Writes under way at once; another one begins only when it is at least half full."""
-    gather: float = 0.002
-    """How long to wait for more requests before writing, in seconds."""
-    idle: float = 0.25
-    """How often to look at the waiting requests when nothing else happens, in seconds."""
-    settle: float = 1.2
-    """How long until the store surely shows what was written, in seconds."""
-    foreign_after: float = 1.0
-    """A request that found nothing for so long is served from those of other servers' slots too that would fall to us."""
-    far_after: float = 3.0
-    """After so long from anyone's slots: their heirs may have nobody to serve."""
-    foreign_age: float = 3.0
-    """Jobs of other servers' slots are left to them for so long, in seconds."""
-    foreign_window: int = 200
-    hand_over: float = 4.0
-    """Slots that we gain are left alone for so long: their old owner may still write, and searches lag."""
-    budget: int = 20_000
-    """Candidates kept in all: the more lanes there are, the fewer of each."""
-    look_again: float = 10.0
-    """How often to look for new lanes while those known have work, in seconds."""
-    look: int = 64
-    """How many candidates of a lane are tried for one that fits."""
-    data_first: int = 8
-    """So often in a row a lane with data where the pilot runs goes before the lane whose turn it is."""
-
-
-@dataclass(slots=True, eq=False)
-class _Window:
-    """Candidates of one lane, in order, and where the next page begins."""
-
-    lane: Lane
-    foreign: bool
-    jobs: deque[Stored] = field(default_factory=deque)
-    cursor: str | None = None
-    reading: bool = False
-    ended_at: float | None = None
-    """When the end of the lane was reached; None while there is more to read."""
-    unfit: int = 0
-    """Candidates looked at in a row that did not fit into what was free."""
-    given: set[str] = field(default_factory=set)
-    """Candidates that were given out of their turn."""
-    served: int = 0
-    """The desk's count at which this window was served last; the lowest goes first among equals."""
 
 
 class _Asking(NamedTuple):
@@ -95,22 +40,8 @@ class _Asking(NamedTuple):
     site: str = ""
 
 
-def _urgency(one: tuple[int, bool, int, _Window]) -> tuple[int, bool, int]:
+def _urgency(one: tuple[int, bool, int, Window]) -> tuple[int, bool, int]:
     return one[:3]
-
-
-@dataclass(slots=True)
-class DeskTally:
-    """What the desk has done, for metrics and benchmarks."""
-
-    granted: int = 0
-    first: int = 0
-    """Of these, claims that were written together with their jobs."""
-    lost: int = 0
-    """Claims that were written but someone else's write stood."""
-    bulks: int = 0
-    pages: int = 0
-    looks: int = 0
 
 
 class Windows:
@@ -134,7 +65,7 @@ class Windows:
         self._heir: frozenset[int] | None = None
         self._far = False
         self._gaining: tuple[frozenset[int], float] | None = None
-        self._windows: dict[tuple[str, bool], _Window] = {}
+        self._windows: dict[tuple[str, bool], Window] = {}
         self._taken: OrderedDict[str, float] = OrderedDict()
         self._looked_at = {False: -1e9, True: -1e9}
         self._looking = {False: False, True: False}
@@ -238,7 +169,7 @@ class Windows:
     def _next(self, asking: _Asking, match: MatchJobs | None, *, last: bool) -> Stored | None:
         tenant, free, foreign = asking.tenant, asking.free, asking.foreign
         awaited = -HIGHEST_PRIORITY - 1
-        fed: list[tuple[int, bool, int, _Window]] = []
+        fed: list[tuple[int, bool, int, Window]] = []
         for window in self._windows.values():
             lane = window.lane
             if lane.tenant != tenant or (window.foreign and not foreign) or not (window.jobs or window.reading):
@@ -263,14 +194,14 @@ class Windows:
             fed.remove(best)  # nothing in it fits after all
         return None
 
-    def _serve(self, window: _Window) -> None:
+    def _serve(self, window: Window) -> None:
         self._turn += 1
         window.served = self._turn
 
     def _nearest(
         self,
-        fed: list[tuple[int, bool, int, _Window]],
-        best: tuple[int, bool, int, _Window],
+        fed: list[tuple[int, bool, int, Window]],
+        best: tuple[int, bool, int, Window],
         asking: _Asking,
         match: MatchJobs,
     ) -> Stored | None:
@@ -313,7 +244,7 @@ class Windows:
                 return False
         return True
 
-    def _take(self, window: _Window, asking: _Asking, match: MatchJobs | None, *, last: bool) -> Stored | None:
+    def _take(self, window: Window, asking: _Asking, match: MatchJobs | None, *, last: bool) -> Stored | None:
         free, pilot = asking.free, asking.pilot
         wall = self.clock.now()
         for _ in range(min(self.settings.look, len(window.jobs))):
@@ -365,18 +296,16 @@ class Windows:
             self._looking[True] = True
             self._spawn(self._look(foreign=True))
 
-    def _low(self, waiting: set[str], now: float) -> list[_Window]:
+    def _low(self, waiting: set[str], now: float) -> list[Window]:
         """The windows to read on in: the most urgent ones, as many as there is memory for."""
-        wanted: list[_Window] = []
+        wanted: list[Window] = []
         for key, window in list(self._windows.items()):
             if window.reading or window.lane.tenant not in waiting:
                 continue
             settled = window.ended_at is None or now - window.ended_at >= self.settings.settle
             if settled and window.unfit >= len(window.jobs):
                 # Nobody who waits can run any of these; what comes after them, or came since, may fit.
-                window.jobs.clear()
-                window.given.clear()
-                window.unfit = 0
+                window.clear()
             if window.ended_at is None:
                 wanted.append(window)
             elif settled and not window.jobs:
@@ -406,7 +335,7 @@ class Windows:
             self._looking[foreign] = False
             self.changed()
 
-    async def _read(self, window: _Window) -> None:
+    async def _read(self, window: Window) -> None:
         self.tally.pages += 1
         slots = self._slots
         try:
@@ -442,11 +371,11 @@ class Windows:
             slots=None if slots is None or len(slots) == SLOTS else slots,
         )
 
-    def _window(self, lane: Lane, *, foreign: bool) -> _Window:
+    def _window(self, lane: Lane, *, foreign: bool) -> Window:
         key = (str(lane), foreign)
         window = self._windows.get(key)
         if window is None:
-            window = self._windows[key] = _Window(lane, foreign, served=self._turn)
+            window = self._windows[key] = Window(lane, foreign, served=self._turn)
         return window
 
     def _owns(self, job: str) -> bool:

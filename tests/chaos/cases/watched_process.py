@@ -41,7 +41,7 @@ from holdfast.apps.entry import main
 from holdfast.apps.server import app
 from holdfast.domain.flows import rounds
 from holdfast.services.claim_jobs import ClaimJobs
-from holdfast.services.claim_windows import ClaimSettings
+from holdfast.services.claim_settings import ClaimSettings
 from holdfast_pilot import libc
 
 SILENT = timedelta(seconds=6)
