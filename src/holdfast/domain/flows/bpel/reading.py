@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from holdfast.domain.flows.bpel.construct_reader import bpel_tag
-from holdfast.domain.flows.bpel.declaration_reader import DeclarationReader
+from holdfast.domain.flows.bpel.handler_reader import NOWHERE, HandlerReader
 from holdfast.domain.flows.bpel.process import (
     Activity,
     Assign,
-    Catch,
     Compensate,
     CompensateScope,
     Copy,
@@ -21,8 +20,6 @@ from holdfast.domain.flows.bpel.process import (
     ForEach,
     If,
     Invoke,
-    OnAlarm,
-    OnMessage,
     Pick,
     Process,
     Receive,
@@ -43,7 +40,6 @@ from holdfast.domain.flows.bpel.xpath import BPEL, compile_xpath
 from holdfast.domain.flows.xml_tree import Element
 
 BPEL11 = "http://schemas.xmlsoap.org/ws/2003/03/business-process/"
-_NOWHERE = Empty(Standard())
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ def read_process(root: Element, wsdls: Iterable[Element] = ()) -> Reading:
     return Reading(None if reader.report.refused else process, reader.report)
 
 
-class _Reader(DeclarationReader):
+class _Reader(HandlerReader):
     def __init__(self, *, with_wsdl: bool = False) -> None:
         super().__init__(with_wsdl=with_wsdl)
         self.suppress = False
@@ -126,7 +122,7 @@ class _Reader(DeclarationReader):
             if child.space != BPEL:
                 self.changed(child, "an extension; it is not looked at")
                 continue
-            if child.name in self.activities or child.name == "extensionActivity":
+            if self.is_activity(child):
                 if inner is not None:
                     self.refused(child, f"{element.name} has one activity")
                 inner = self.activity(child)
@@ -155,7 +151,7 @@ class _Reader(DeclarationReader):
         messages, alarms = self.events(found.get("eventHandlers"))
         return Scope(
             std,
-            inner or _NOWHERE,
+            inner or NOWHERE,
             variables=tuple(self.variables(found.get("variables"))),
             partners=tuple(self.partners(found.get("partnerLinks"))),
             sets=tuple(self.sets(found.get("correlationSets"))),
@@ -169,99 +165,12 @@ class _Reader(DeclarationReader):
             exit_on_standard=self.yes(element, "exitOnStandardFault"),
         )
 
-    # Handlers
-
-    def handler(self, element: Element | None) -> Activity | None:
-        if element is None:
-            return None
-        self.imported(element)
-        return self.only(element)
-
-    def catches(self, element: Element | None) -> tuple[tuple[Catch, ...], Activity | None]:
-        if element is None:
-            return (), None
-        out: list[Catch] = []
-        everything: Activity | None = None
-        for child in element.elements:
-            if child.tag == bpel_tag("catch"):
-                self.imported(child)
-                name, variable = child.get("faultName"), child.get("faultVariable")
-                message, kind = child.get("faultMessageType"), child.get("faultElement")
-                if not name and not variable:
-                    self.refused(child, "it catches nothing: say faultName or faultVariable")
-                if variable and bool(message) == bool(kind):
-                    self.refused(child, "a faultVariable has either faultMessageType or faultElement")
-                if not variable and (message or kind):
-                    self.refused(child, "a fault's type needs a faultVariable")
-                full = [child.qname(one) if one else "" for one in (name, message, kind)]
-                out.append(Catch(child.line, self.only(child), full[0], variable, full[1], full[2]))
-            elif child.tag == bpel_tag("catchAll"):
-                self.imported(child)
-                everything = self.only(child)
-            elif child.tag != bpel_tag("documentation"):
-                self.refused(child, "catch or catchAll was expected")
-        if not out and everything is None:
-            self.refused(element, "there is no handler in it")
-        return tuple(out), everything
-
-    def events(self, element: Element | None) -> tuple[tuple[OnMessage, ...], tuple[OnAlarm, ...]]:
-        if element is None:
-            return (), ()
-        messages: list[OnMessage] = []
-        alarms: list[OnAlarm] = []
-        for child in element.elements:
-            if child.tag == bpel_tag("onEvent"):
-                messages.append(self.on_message(child))
-                if not isinstance(messages[-1].inner, Scope):
-                    self.refused(child, "an event handler's activity is a scope")
-            elif child.tag == bpel_tag("onAlarm"):
-                alarms.append(self.on_alarm(child, repeat=True))
-                if not isinstance(alarms[-1].inner, Scope):
-                    self.refused(child, "an event handler's activity is a scope")
-            elif child.tag != bpel_tag("documentation"):
-                self.refused(child, "onEvent or onAlarm was expected")
-        if not messages and not alarms:
-            self.refused(element, "there is no handler in it")
-        return tuple(messages), tuple(alarms)
-
-    def on_message(self, element: Element) -> OnMessage:
-        self.needed(element, "partnerLink", "operation")
-        self.imported(element)
-        return OnMessage(
-            element.line,
-            element.get("partnerLink"),
-            element.get("operation"),
-            self.only(element),
-            element.get("variable"),
-            element.qname(element.get("messageType")) if element.get("messageType") else "",
-            element.qname(element.get("element")) if element.get("element") else "",
-            element.get("messageExchange"),
-            self.parts(element, "fromParts", "fromPart", "toVariable"),
-            self.correlations(element),
-        )
-
-    def on_alarm(self, element: Element, *, repeat: bool) -> OnAlarm:
-        self.imported(element)
-        found = self.when(element)
-        every = element.child(bpel_tag("repeatEvery"))
-        if every is not None and not repeat:
-            self.refused(every, "only an event handler repeats")
-        if found == (None, None) and every is None:
-            self.refused(element, "it says no time")
-        return OnAlarm(element.line, self.only(element), *found, None if every is None else self.expression(every))
-
-    def only(self, element: Element) -> Activity:
-        found = [child for child in element.elements if child.space == BPEL and (child.name in self.activities or child.name == "extensionActivity")]  # fmt: skip
-        if len(found) != 1:
-            self.refused(element, "it has one activity" if found else "there is no activity in it")
-        return self.activity(found[0]) if found else _NOWHERE
-
     # Activities
 
     def inner(self, element: Element) -> tuple[Activity, ...]:
         out: list[Activity] = []
         for child in element.elements:
-            if child.space == BPEL and (child.name in self.activities or child.name == "extensionActivity"):
+            if self.is_activity(child):
                 out.append(self.activity(child))
             elif child.space != BPEL:
                 self.changed(child, "an extension; it is not looked at")
@@ -271,10 +180,13 @@ class _Reader(DeclarationReader):
             self.refused(element, "there is no activity in it")
         return tuple(out)
 
+    def is_activity(self, element: Element) -> bool:
+        return element.space == BPEL and (element.name in self.activities or element.name == "extensionActivity")
+
     def activity(self, element: Element) -> Activity:
         if element.name == "extensionActivity":
             self.refused(element, "an activity that is no part of WS-BPEL 2.0")
-            return _NOWHERE
+            return NOWHERE
         before = self.suppress
         self.suppress = self.yes(element, "suppressJoinFailure", otherwise=before)
         self.imported(element)
@@ -304,12 +216,6 @@ class _Reader(DeclarationReader):
         self.needed(element, "variables")
         self.changed(element, "no schema is read: it is seen to that the variables have a value")
         return Validate(std, tuple(element.get("variables").split()))
-
-    def when(self, element: Element) -> tuple[Expression | None, Expression | None]:
-        for_, until = element.child(bpel_tag("for")), element.child(bpel_tag("until"))
-        if for_ is not None and until is not None:
-            self.refused(until, "it says for or until, not both")
-        return (None if for_ is None else self.expression(for_)), (None if until is None else self.expression(until))
 
     def wait(self, element: Element, std: Standard) -> Activity:
         found = self.when(element)
