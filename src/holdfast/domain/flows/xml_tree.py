@@ -84,6 +84,11 @@ class Element:
         space = self.namespaces.get(prefix if sign else "", "")
         return f"{{{space}}}{local}" if space else text.strip()
 
+    def full_name(self, attribute: str) -> str:
+        """The name that an attribute says, in full; empty where there is none."""
+        text = self.get(attribute)
+        return self.qname(text) if text else ""
+
     def copy(self) -> Element:
         """A copy that shares nothing that changes."""
         out = Element(self.tag, self.attributes, line=self.line, namespaces=self.namespaces)

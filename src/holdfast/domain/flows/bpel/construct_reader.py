@@ -60,12 +60,17 @@ class ConstructReader:
             self.refused(element, str(why))
             return Expression(compile_xpath(TRUE, {}), element.line)
 
+    def expression_in(self, element: Element, name: str) -> Expression | None:
+        """The expression that a child of this name says, if there is one."""
+        found = element.child(bpel_tag(name))
+        return None if found is None else self.expression(found)
+
     def condition(self, element: Element) -> Expression:
-        found = element.child(bpel_tag("condition"))
+        found = self.expression_in(element, "condition")
         if found is None:
             self.refused(element, "there is no condition in it")
             return Expression(compile_xpath(TRUE, {}), element.line)
-        return self.expression(found)
+        return found
 
     def parts(self, element: Element, group: str, one: str, attribute: str) -> tuple[Part, ...]:
         found = element.child(bpel_tag(group))

@@ -57,9 +57,9 @@ class DeclarationReader(ConstructReader):
             yield VariableDeclaration(
                 child.get("name"),
                 child.line,
-                child.qname(child.get("messageType")) if child.get("messageType") else "",
-                child.qname(child.get("type")) if child.get("type") else "",
-                child.qname(child.get("element")) if child.get("element") else "",
+                child.full_name("messageType"),
+                child.full_name("type"),
+                child.full_name("element"),
                 None if first is None else self.from_(first),
             )
 
@@ -102,11 +102,10 @@ class DeclarationReader(ConstructReader):
                 if child.name != "propertyAlias":
                     continue
                 query = next((one for one in child.elements if one.name == "query"), None)
-                message, element = child.get("messageType"), child.get("element") or child.get("type")
                 yield Alias(
                     child.qname(child.get("propertyName")),
-                    child.qname(message) if message else "",
-                    child.qname(element) if element else "",
+                    child.full_name("messageType"),
+                    child.full_name("element") or child.full_name("type"),
                     child.get("part"),
                     None if query is None or not query.text.strip() else self.expression(query),
                 )
@@ -121,15 +120,15 @@ class DeclarationReader(ConstructReader):
         return Copy(self.from_(from_), self.to(to), keep, missing)
 
     def from_(self, element: Element) -> FromSpec:
-        literal, query = element.child(bpel_tag("literal")), element.child(bpel_tag("query"))
+        literal = element.child(bpel_tag("literal"))
         partner = element.get("partnerLink")
         if partner:
             self.changed(element, "the address of a partner is an empty reference here; a mapping says who it is")
         if element.get("variable"):
             return FromSpec(
                 element.line, element.get("variable"), element.get("part"),
-                element.qname(element.get("property")) if element.get("property") else "",
-                None if query is None else self.expression(query),
+                element.full_name("property"),
+                self.expression_in(element, "query"),
             )  # fmt: skip
         if partner:
             return FromSpec(element.line, partner=partner)
@@ -143,15 +142,14 @@ class DeclarationReader(ConstructReader):
         return FromSpec(element.line, empty=True)
 
     def to(self, element: Element) -> ToSpec:
-        query = element.child(bpel_tag("query"))
         if element.get("partnerLink"):
             self.changed(element, "partners are not given addresses here; a mapping says who they are")
             return ToSpec(element.line, partner=element.get("partnerLink"))
         if element.get("variable"):
             return ToSpec(
                 element.line, element.get("variable"), element.get("part"),
-                element.qname(element.get("property")) if element.get("property") else "",
-                None if query is None else self.expression(query),
+                element.full_name("property"),
+                self.expression_in(element, "query"),
             )  # fmt: skip
         if not element.text.strip():
             self.refused(element, "it says no place")

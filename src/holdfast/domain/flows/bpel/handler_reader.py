@@ -42,16 +42,15 @@ class HandlerReader(DeclarationReader, ABC):
         for child in element.elements:
             if child.tag == bpel_tag("catch"):
                 self.imported(child)
-                name, variable = child.get("faultName"), child.get("faultVariable")
-                message, kind = child.get("faultMessageType"), child.get("faultElement")
+                name, variable = child.full_name("faultName"), child.get("faultVariable")
+                message, kind = child.full_name("faultMessageType"), child.full_name("faultElement")
                 if not name and not variable:
                     self.refused(child, "it catches nothing: say faultName or faultVariable")
                 if variable and bool(message) == bool(kind):
                     self.refused(child, "a faultVariable has either faultMessageType or faultElement")
                 if not variable and (message or kind):
                     self.refused(child, "a fault's type needs a faultVariable")
-                full = [child.qname(one) if one else "" for one in (name, message, kind)]
-                out.append(Catch(child.line, self.only(child), full[0], variable, full[1], full[2]))
+                out.append(Catch(child.line, self.only(child), name, variable, message, kind))
             elif child.tag == bpel_tag("catchAll"):
                 self.imported(child)
                 everything = self.only(child)
@@ -90,8 +89,8 @@ class HandlerReader(DeclarationReader, ABC):
             element.get("operation"),
             self.only(element),
             element.get("variable"),
-            element.qname(element.get("messageType")) if element.get("messageType") else "",
-            element.qname(element.get("element")) if element.get("element") else "",
+            element.full_name("messageType"),
+            element.full_name("element"),
             element.get("messageExchange"),
             self.parts(element, "fromParts", "fromPart", "toVariable"),
             self.correlations(element),
@@ -108,7 +107,7 @@ class HandlerReader(DeclarationReader, ABC):
         return OnAlarm(element.line, self.only(element), *found, None if every is None else self.expression(every))
 
     def when(self, element: Element) -> tuple[Expression | None, Expression | None]:
-        for_, until = element.child(bpel_tag("for")), element.child(bpel_tag("until"))
-        if for_ is not None and until is not None:
+        until = element.child(bpel_tag("until"))
+        if until is not None and element.child(bpel_tag("for")) is not None:
             self.refused(until, "it says for or until, not both")
-        return (None if for_ is None else self.expression(for_)), (None if until is None else self.expression(until))
+        return self.expression_in(element, "for"), self.expression_in(element, "until")

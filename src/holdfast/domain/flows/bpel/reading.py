@@ -202,14 +202,10 @@ class _Reader(HandlerReader):
             if child.tag == bpel_tag("sources"):
                 for one in child.each(bpel_tag("source")):
                     self.needed(one, "linkName")
-                    condition = one.child(bpel_tag("transitionCondition"))
-                    sources.append(
-                        Source(one.get("linkName"), None if condition is None else self.expression(condition))
-                    )
+                    sources.append(Source(one.get("linkName"), self.expression_in(one, "transitionCondition")))
             elif child.tag == bpel_tag("targets"):
                 targets += [one.get("linkName") for one in child.each(bpel_tag("target"))]
-                condition = child.child(bpel_tag("joinCondition"))
-                join = None if condition is None else self.expression(condition)
+                join = self.expression_in(child, "joinCondition")
         return Standard(element.get("name"), element.line, tuple(sources), tuple(targets), join, self.suppress)
 
     def validate(self, element: Element, std: Standard) -> Activity:
@@ -270,12 +266,11 @@ class _Reader(HandlerReader):
 
     def reply(self, element: Element, std: Standard) -> Activity:
         self.needed(element, "partnerLink", "operation")
-        fault = element.get("faultName")
         parts = self.parts(element, "toParts", "toPart", "fromVariable")
         if parts and element.get("variable"):
             self.refused(element, "a message comes from a variable or from parts, not from both")
         return Reply(
-            std, element.get("partnerLink"), element.get("operation"), element.get("variable"), element.qname(fault) if fault else "",
+            std, element.get("partnerLink"), element.get("operation"), element.get("variable"), element.full_name("faultName"),
             element.get("messageExchange"), parts, self.correlations(element),
         )  # fmt: skip
 
@@ -306,12 +301,10 @@ class _Reader(HandlerReader):
         self.needed(element, "counterName", "parallel")
         found: list[Expression] = []
         for name in ("startCounterValue", "finalCounterValue"):
-            child = element.child(bpel_tag(name))
-            if child is None:
+            counter = self.expression_in(element, name)
+            if counter is None:
                 self.refused(element, f"there is no {name} in it")
-            found.append(
-                self.expression(child) if child is not None else Expression(compile_xpath("1", {}), element.line)
-            )
+            found.append(counter or Expression(compile_xpath("1", {}), element.line))
         inner = self.only(element)
         if not isinstance(inner, Scope):
             self.refused(element, "the activity of a forEach is a scope")
