@@ -24,7 +24,8 @@ from holdfast.domain.pilots.batch import FORGOTTEN, BatchState, PilotJob
 from holdfast.domain.pilots.fleet import Pace, PilotSize, Thresholds
 from holdfast.domain.pilots.launch import LaunchState
 from holdfast.ports.errors import Conflict, Permanent
-from holdfast.services.keep_pilots import KeepPilots, SitePolicy
+from holdfast.services.keep_pilots import KeepPilots
+from holdfast.services.site_policy import SitePolicy
 
 SEEDS = int(os.environ.get("HOLDFAST_SITE_SEEDS", "6"))
 SMALL = PilotSize("small", Resources(cpus=1, memory=1 << 30, disk=1 << 40, wall=3600))

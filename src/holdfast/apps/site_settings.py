@@ -13,7 +13,7 @@ from holdfast.domain.jobs.amounts import duration_of, size_of
 from holdfast.domain.jobs.resources import Resources
 from holdfast.domain.pilots.fleet import Pace, PilotSize, Thresholds
 from holdfast.ports.errors import Permanent
-from holdfast.services.keep_pilots import SitePolicy
+from holdfast.services.site_policy import SitePolicy
 
 Size = Annotated[int, BeforeValidator(size_of)]
 """Bytes, or such as `4 GiB`."""

@@ -7,9 +7,8 @@ not say is not concluded: then nothing is submitted and nothing is given up, and
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 
 from holdfast.domain.pilots.batch import (
@@ -22,40 +21,15 @@ from holdfast.domain.pilots.batch import (
     Refusal,
     SubmitRefused,
 )
-from holdfast.domain.pilots.fleet import FleetPlan, Launched, Pace, PilotCount, PilotSize, TaskGroup, Thresholds, plan
-from holdfast.domain.pilots.launch import LaunchEnd, LaunchState, Report
+from holdfast.domain.pilots.fleet import FleetPlan
+from holdfast.domain.pilots.launch import GIVEN_UP, LaunchEnd, LaunchState, Report
 from holdfast.ports.batch import BatchReader, BatchSubmitter
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.errors import PortError, Transient
 from holdfast.ports.pilot_spool import PilotSpool
-from holdfast.ports.site_desk import SeenLaunch, SiteDemand, SiteDesk
-
-GIVEN_UP = "given up"
-"""How a launch ends that was never submitted and is no longer wanted."""
-REMEMBERED = 12 * 3600
-"""Seconds that the end of a launch counts for the pace of others."""
-NOT_SHOWN = 5.0
-"""Seconds after which a search surely shows what was planned."""
-
-
-@dataclass(frozen=True, slots=True)
-class SitePolicy:
-    """What the operator of a site set. Times are in seconds."""
-
-    thresholds: Thresholds
-    sizes: tuple[PilotSize, ...]
-    pace: Pace = field(default_factory=Pace)
-    every: float = 10.0
-    """Between looks."""
-    settle: float = 120.0
-    """How long a submission that an agent did not survive may still arrive at the batch system."""
-    idle_patience: float = 60.0
-    """How long tasks may wait beside idle pilots before pilots are sent for them all the same."""
-    secret_seconds: int = 7 * 86_400
-    """How long a pilot may wait at the scheduler before its secret is no longer good."""
-    first_rest: float = 5.0
-    """After the batch system did not answer; doubled each time."""
-    longest_rest: float = 300.0
+from holdfast.ports.site_desk import SeenLaunch, SiteDesk
+from holdfast.services.plan_fleet import PlanFleet
+from holdfast.services.site_policy import SitePolicy
 
 
 @dataclass(slots=True)
@@ -112,17 +86,13 @@ class KeepPilots:
         self.told = told
         self.passed = passed
         self.last_plan = FleetPlan()
+        self._fleet = PlanFleet(policy)
         self._reading = _Rest(policy.first_rest, policy.longest_rest)
         self._submitting = _Rest(policy.first_rest, policy.longest_rest)
         self._unsent: set[str] = set()
         """Planned launches that surely are not at the batch system: this very process did not submit them, or was refused."""
-        self._fresh: dict[str, tuple[str, float]] = {}
-        """What was planned just now, by size and time: the server's search may not show it yet."""
         self._forgotten: dict[str, float] = {}
         """Since when the batch system, though it answers, no longer knows launches that it took."""
-        self._past: deque[Launched] | None = None
-        self._beside_idle: dict[str, float] = {}
-        """Since when tasks of a group wait beside idle pilots."""
 
     @property
     def trouble(self) -> str:
@@ -133,13 +103,13 @@ class KeepPilots:
         """One round: greet, measure, ask the batch system, decide, submit. Raises what the server or the file system could not do."""
         await self.desk.hello(self._said())
         self.passed("greeted")
-        if self._past is None:
-            self._past = deque(self._remembered(await self.desk.ended()))
+        if not self._fleet.remembers:
+            self._fleet.recall(await self.desk.ended(), self.clock.monotonic())
             self.passed("remembered")
         seen = await self.desk.demand()
         self.passed("measured")
         absent = await self._reconcile(seen.launches)
-        self.last_plan = self._decide(seen, absent)
+        self.last_plan = self._fleet.decide(seen, absent, self.clock.monotonic())
         await self._carry_out(self.last_plan, absent)
         await self.spool.clear({one.id for one in seen.launches} | self._unsent)
 
@@ -254,59 +224,11 @@ class KeepPilots:
             facts: dict[str, object] = {"launch": one.launch, "batch_job": one.batch_job or launch.batch_job}
             if one.end is not None:
                 pilot = answers[one.launch].pilot
-                self._remember(launch, pilot=pilot, word=one.end.word)
+                self._fleet.ended(replace(launch, pilot=pilot, word=one.end.word, since=0.0), self.clock.monotonic())
                 facts |= {"word": one.end.word, "reason": one.end.reason, "pilot": pilot}
             self.told(f"launch {one.state}", facts)
 
     # -- what is sent ------------------------------------------------------------------------------------------
-
-    def _decide(self, seen: SiteDemand, absent: Sequence[SeenLaunch]) -> FleetPlan:
-        """The fleet's plan, with the launches that are at the batch system or may be."""
-        now = self.clock.monotonic()
-        pilots = dict(seen.sizes)
-        for one in absent:
-            counted = pilots.get(one.size, PilotCount())
-            pilots[one.size] = replace(counted, inactive=max(0, counted.inactive - 1))
-        shown = {one.id for one in seen.launches}
-        self._fresh = {
-            launch: (size, at)
-            for launch, (size, at) in self._fresh.items()
-            if launch not in shown and now - at < NOT_SHOWN
-        }
-        for size, _ in self._fresh.values():
-            counted = pilots.get(size, PilotCount())
-            pilots[size] = replace(counted, inactive=counted.inactive + 1)
-        missing = {one.id for one in absent}
-        under_way = [
-            Launched(one.size, _millis(now - one.age), good=bool(one.pilot))
-            for one in seen.launches
-            if one.id not in missing
-        ]
-        past = self._past or deque()
-        while past and past[0].planned < _millis(now - REMEMBERED):
-            past.popleft()
-        return plan(
-            thresholds=self.policy.thresholds,
-            sizes=self.policy.sizes,
-            groups=self._groups(seen, idle=any(one.idle for one in pilots.values()), now=now),
-            pilots=pilots,
-            pace=self.policy.pace,
-            history=[*past, *under_way],
-            now=_millis(now),
-        )
-
-    def _groups(self, seen: SiteDemand, *, idle: bool, now: float) -> list[TaskGroup]:
-        waiting = {one.name for one in seen.groups if one.tasks and idle}
-        self._beside_idle = {name: self._beside_idle.get(name, now) for name in waiting}
-        return [
-            TaskGroup(
-                one.name,
-                one.tasks,
-                one.need,
-                stale=now - self._beside_idle.get(one.name, now) >= self.policy.idle_patience,
-            )
-            for one in seen.groups
-        ]
 
     async def _carry_out(self, decided: FleetPlan, absent: Sequence[SeenLaunch]) -> None:
         if self.clock.monotonic() < max(self._submitting.until, self._reading.until):
@@ -323,7 +245,7 @@ class KeepPilots:
         if fresh:
             await self.desk.plan(fresh)
             self._unsent |= fresh.keys()
-            self._fresh |= {launch: (size, self.clock.monotonic()) for launch, size in fresh.items()}
+            self._fleet.planned(fresh, self.clock.monotonic())
             self.passed("planned")
         wanted = [*(await self._try_again(again)), *fresh.items()]
         refused: set[str] = set()
@@ -384,37 +306,7 @@ class KeepPilots:
             self._unsent.add(launch)
             self._submitting.failed(self.clock.monotonic(), f"{answer.why}: {answer.words}")
             return True
-        self._fresh.pop(launch, None)
         end = LaunchEnd("refused", answer.words[:2000])
         await self.desk.report([Report(launch, LaunchState.ENDED, end=end)])
-        now = _millis(self.clock.monotonic())
-        self._memory.append(Launched(size, now, failed=now))
+        self._fleet.refused(launch, size, self.clock.monotonic())
         return False
-
-    # -- what the pace is decided by ---------------------------------------------------------------------------
-
-    @property
-    def _memory(self) -> deque[Launched]:
-        if self._past is None:
-            self._past = deque()
-        return self._past
-
-    def _remember(self, launch: SeenLaunch, *, pilot: str, word: str) -> None:
-        self._memory.extend(self._remembered([replace(launch, pilot=pilot, word=word, since=0.0)]))
-
-    def _remembered(self, ended: Iterable[SeenLaunch]) -> list[Launched]:
-        now = self.clock.monotonic()
-        return [
-            Launched(
-                one.size,
-                _millis(now - one.age),
-                good=bool(one.pilot),
-                failed=None if one.pilot else _millis(now - one.since),
-            )
-            for one in sorted(ended, key=lambda one: -one.age)
-            if one.word != GIVEN_UP
-        ]
-
-
-def _millis(seconds: float) -> int:
-    return int(seconds * 1000)

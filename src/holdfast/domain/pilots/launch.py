@@ -17,6 +17,8 @@ from holdfast.domain.pilots.fleet import Launched
 
 NAME = "holdfast-"
 """How the names of batch jobs begin."""
+GIVEN_UP = "given up"
+"""How a launch ends that was never submitted and is no longer wanted."""
 
 
 class LaunchState(StrEnum):
