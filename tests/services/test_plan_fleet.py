@@ -45,7 +45,6 @@ def test_who_was_refused_rests_and_an_agent_that_starts_recalls_it() -> None:
     assert fleet.decide(asked(1), [], NOW + 29).backing_off == {"small": int(1000 * (NOW + 30))}
     assert fleet.decide(asked(1), [], NOW + 30).launches == {"small": 1}
     fresh = PlanFleet(POLICY)
-    assert not fresh.remembers
     fresh.recall([launch("a", age=20, since=10, word="refused")], NOW)
     assert fresh.remembers
     assert fresh.decide(asked(1), [], NOW + 19).launches == {}

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from holdfast.domain.pilots.fleet import Launched
-
 NAME = "holdfast-"
 """How the names of batch jobs begin."""
 GIVEN_UP = "given up"
@@ -78,15 +76,6 @@ class Launch:
     def job_name(self) -> str:
         """The batch job's name."""
         return NAME + self.id
-
-    @property
-    def failed(self) -> bool:
-        """Whether it is over and no pilot came of it."""
-        return self.state is LaunchState.ENDED and not self.pilot
-
-    def history(self) -> Launched:
-        """What the pace of the next launches is decided by."""
-        return Launched(self.size, self.planned, good=bool(self.pilot), failed=self.changed if self.failed else None)
 
 
 @dataclass(frozen=True, slots=True)
