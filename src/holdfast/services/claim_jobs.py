@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from holdfast.domain.jobs.claim import claim, claimable
 from holdfast.domain.jobs.job_document import JobDocument, State, downstream_of, queue_named, rank
@@ -22,6 +22,7 @@ from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.job_store import JobStore, Stored
 from holdfast.services.claim_settings import ClaimSettings, DeskTally
 from holdfast.services.claim_windows import Windows
+from holdfast.services.errands import Errands
 from holdfast.services.first_claims import FirstClaims
 from holdfast.services.keep_hosts import KeepHosts
 from holdfast.services.match_jobs import MatchJobs
@@ -73,7 +74,7 @@ class ClaimJobs:
         self._waiting: list[Request] = []
         self._flying = 0
         self._took_off = -1e9
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._errands = Errands()
         self._hungry: OrderedDict[str, float] = OrderedDict()
         """Since when each pilot has asked in vain."""
 
@@ -112,7 +113,7 @@ class ClaimJobs:
             answer = request.answer
             if answer.done() and not answer.cancelled() and answer.exception() is None:
                 # Granted at the very moment at which the caller went away.
-                self._spawn(self._give_back(answer.result()))
+                self._errands.begin(self._give_back(answer.result()))
             raise
         finally:
             if not request.answer.done():
@@ -202,7 +203,7 @@ class ClaimJobs:
             mine = [job for job, (whose, _) in claims.given.items() if whose is request]
             self._answer(request, [standing[job] for job in mine if job in standing])
         if claims.strays:
-            self._spawn(self._give_back(claims.strays))
+            self._errands.begin(self._give_back(claims.strays))
         self._wake.set()
 
     def notice(self, stored: Stored) -> None:
@@ -227,8 +228,7 @@ class ClaimJobs:
                     self._serve()
         finally:
             self.windows.stop()
-            for task in self._tasks:
-                task.cancel()
+            self._errands.stop()
 
     async def _wait_for_work(self) -> None:
         idle = self.settings.idle if self._waiting else 1.0
@@ -278,7 +278,7 @@ class ClaimJobs:
         if batch:
             self._flying += 1
             self._took_off = now
-            self._spawn(self._commit(batch))
+            self._errands.begin(self._commit(batch))
         self.windows.tend(
             now,
             waiting={request.queue for request in self._waiting},
@@ -340,7 +340,7 @@ class ClaimJobs:
         if not jobs:
             return
         if request.answer.done():  # its caller went away meanwhile: nobody knows of these claims
-            self._spawn(self._give_back(jobs))
+            self._errands.begin(self._give_back(jobs))
             return
         self._waiting.remove(request)
         self._hungry.pop(request.pilot, None)
@@ -369,8 +369,3 @@ class ClaimJobs:
         await self.writer.write(
             [release_wish(one, by="server", reason=why, overlap_possible=False, now=now) for one in jobs]
         )
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -8,10 +8,9 @@ version check decides.
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from holdfast.domain.jobs.claim import avoids, claimable
 from holdfast.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, Lane, State, lane_named, lane_of
@@ -22,6 +21,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
 from holdfast.services.claim_settings import ClaimSettings, DeskTally
+from holdfast.services.errands import Errands
 from holdfast.services.lane_window import Window
 from holdfast.services.match_jobs import MatchJobs
 
@@ -69,12 +69,11 @@ class Windows:
         self._taken: OrderedDict[str, float] = OrderedDict()
         self._looked_at = {False: -1e9, True: -1e9}
         self._looking = {False: False, True: False}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._errands = Errands()
         self._turn = 0
 
     def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self._errands.stop()
 
     @property
     def slots_served(self) -> int:
@@ -284,17 +283,17 @@ class Windows:
         foreign = hunger >= self.settings.foreign_after
         for window in self._low(waiting, now):
             window.reading = True
-            self._spawn(self._read(window))
+            self._errands.begin(self._read(window))
         fed = {window.lane.tenant for window in self._windows.values() if window.jobs or window.ended_at is None}
         # Also while everyone is served: a lane that we do not know may be more urgent than those that we do.
         pause = self.settings.look_again if unmet <= fed else self.settings.settle
         if waiting and now - self._looked_at[False] >= pause and not self._looking[False]:
             self._looking[False] = True
-            self._spawn(self._look(foreign=False))
+            self._errands.begin(self._look(foreign=False))
         all_mine = self._slots is None or len(self._slots) == SLOTS
         if foreign and not all_mine and now - self._looked_at[True] >= self.settings.settle and not self._looking[True]:
             self._looking[True] = True
-            self._spawn(self._look(foreign=True))
+            self._errands.begin(self._look(foreign=True))
 
     def _low(self, waiting: set[str], now: float) -> list[Window]:
         """The windows to read on in: the most urgent ones, as many as there is memory for."""
@@ -380,8 +379,3 @@ class Windows:
 
     def _owns(self, job: str) -> bool:
         return self._slots is None or slot_of(job) in self._slots
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

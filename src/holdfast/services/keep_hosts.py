@@ -22,6 +22,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError
 from holdfast.ports.job_store import JobStore, Record, Stored
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
+from holdfast.services.errands import Errands
 from holdfast.services.note_failed_checks import UnfitMachine
 from holdfast.services.rewrite_slip import rewrite_slip
 
@@ -67,7 +68,7 @@ class KeepHosts:
     """By specification, the hosts on which its jobs went well last."""
     _went_badly: OrderedDict[str, dict[str, None]] = field(default_factory=OrderedDict)
     """By specification of which nothing is known to have gone well, the hosts on which its jobs failed fast."""
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _errands: Errands = field(default_factory=Errands)
 
     # -- asked by the claim desk ---------------------------------------------------------------------------------
 
@@ -356,9 +357,7 @@ class KeepHosts:
             with suppress(PortError):  # said again by what happens next
                 await work
 
-        task = asyncio.create_task(quietly())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._errands.begin(quietly())
 
 
 def _healths(stored: StoredSlip | None) -> Healths:

@@ -28,6 +28,7 @@ from holdfast.ports.job_store import JobStore, Stored
 from holdfast.ports.task_service import TaskService
 from holdfast.services.claim_jobs import ClaimJobs
 from holdfast.services.end_jobs import EndJobs, EndReport, Result
+from holdfast.services.errands import Errands
 from holdfast.services.held_tasks import HeldTask, HeldTasks
 from holdfast.services.look_at_tasks import LookAtTasks
 from holdfast.services.reach_task_server import ReachTaskServer, RelayPolicy
@@ -79,21 +80,23 @@ class RelayTasks:
         self.seen = seen
         self.held = HeldTasks()
         self.ended = 0
+        self._errands = Errands()
         self.server = ReachTaskServer(service, clock, self.policy, told)
         self.sending = SendTasks(
             name, self.server, self.held, store, clock, specification=specification, fault=self._fault,
-            spawn=self._spawn, told=told, passed=passed,
+            spawn=self._errands.begin, told=told, passed=passed,
         )  # fmt: skip
-        self.looking = LookAtTasks(name, tenant, self.server, self.held, store, clock, spawn=self._spawn, told=told)
+        self.looking = LookAtTasks(
+            name, tenant, self.server, self.held, store, clock, spawn=self._errands.begin, told=told
+        )
         self._changed = asyncio.Event()
         self._moved_at = self._next_look = self._asking = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Until cancelled. Nothing is claimed before the server has answered for the first time."""
         self.server.doubt()
         for one in [one for one in self.held if not one.task and one.report is None]:
-            self._spawn(self._send(one))
+            self._errands.begin(self._send(one))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._claiming(self.name))
@@ -101,8 +104,7 @@ class RelayTasks:
                 group.create_task(self._looking())
                 group.create_task(self._checking())
         finally:
-            for task in self._tasks:
-                task.cancel()
+            self._errands.stop()
 
     def hint(self, task: str) -> None:
         """Someone says that a task is over: it is looked at now."""
@@ -135,7 +137,7 @@ class RelayTasks:
             for stored in granted:
                 claim = stored.document.claim
                 assert claim is not None  # noqa: S101 - it was just granted
-                self._spawn(self._send(self.held.add(stored.document, claim)))
+                self._errands.begin(self._send(self.held.add(stored.document, claim)))
 
     async def _send(self, one: HeldTask) -> None:
         await self.sending.send(one)
@@ -232,7 +234,7 @@ class RelayTasks:
         if theirs == one.claim.id or document.token < one.document.token or one.report is not None:
             return
         self.held.drop(one)
-        self._spawn(self._let_go(one))
+        self._errands.begin(self._let_go(one))
 
     async def _let_go(self, one: HeldTask) -> None:
         """Cancel the task of a job that is not ours any more, and say so: the end is late, and kept as that."""
@@ -241,8 +243,3 @@ class RelayTasks:
         report = fault_of(one.document, one.claim, "downstream-cancelled", "its task was cancelled", where=self.name)
         with suppress(PortError):
             await self.ends.end([report], pilot=self.pilot, tenant=self.tenant)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
