@@ -16,7 +16,6 @@ from holdfast.domain.faults.incident import CLOSED
 from holdfast.domain.flows.case_names import item_of
 from holdfast.domain.jobs.job_document import Tie
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import NotFound
 from holdfast.ports.flow_engine import FlowEngine
 from holdfast.services.answer_exceptions import AnswerExceptions
 from holdfast.services.case_context import case_context, item_in
@@ -57,13 +56,7 @@ class CheckConstraints:
     async def asked(self, tenant: str, flow: str, kind: ExceptionType, task: str = "") -> bool:
         """Whether any rule could say something; up to half a second old."""
         await self.answers.get_ready()
-        return self.answers.has_rules(tenant, await self._name(tenant, flow), kind, task)
-
-    async def _name(self, tenant: str, flow: str) -> str:
-        try:
-            return (await self.flows.plan(tenant, flow)).flow.name
-        except NotFound:
-            return ""
+        return self.answers.has_rules(tenant, await self.flows.name(tenant, flow), kind, task)
 
     async def item_begins(self, one: Round, data: Mapping[str, object]) -> str:
         """The incident for which a round may not begin; empty: it may. ``data``: what its task refers to."""
@@ -102,7 +95,7 @@ class CheckConstraints:
         state = state if state is not None else await self._state(one.case)
         context = case_context(state, self.clock.now(), item=one.item)
         context["item"] = {**context.get("item", {}), "data": dict(data), "round": one.number}
-        return await self._decided(kind, one, await self._name(one.tenant, one.flow), one.work, context)
+        return await self._decided(kind, one, await self.flows.name(one.tenant, one.flow), one.work, context)
 
     async def case_begins(
         self, *, tenant: str, owner: str, case: str, flow: str, name: str, params: Mapping[str, object]
@@ -123,7 +116,7 @@ class CheckConstraints:
         context = case_context(state, self.clock.now())
         context["case"]["data"] = {**context["case"]["data"], "outputs": dict(outputs)}
         one = Round(tenant, owner, case, flow, "", "", "")
-        return await self._decided(CASE_POST, one, await self._name(tenant, flow), f"end-{times}", context)
+        return await self._decided(CASE_POST, one, await self.flows.name(tenant, flow), f"end-{times}", context)
 
     async def _decided(self, kind: ExceptionType, one: Round, name: str, event: str, context: Mapping[str, Any]) -> str:
         raised = Raised(

@@ -18,7 +18,6 @@ from holdfast.domain.faults.incident import Decision, Incident
 from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.domain.rules.condition import Verdict
 from holdfast.domain.rules.fault_context import fault_context
-from holdfast.ports.errors import NotFound
 from holdfast.services.keep_exlets import KeepExlets, concluded_in_place
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.rule_cache import RuleCache
@@ -65,7 +64,8 @@ class DecideFaults:
         """The first decision on an incident."""
         if self.rules is None:
             return await self._of_house(document, evidence, finding, incident, now)
-        flow, task = await self._flow(document), incident.item
+        # By its name: rule sets are of all versions of a flow.
+        flow, task = await self.flows.name_of(document), incident.item
         context = fault_context(document, finding, evidence, flow=flow, task=task, now=now)
         active, shadow = self.rules.decide(document.tenant, flow, ExceptionType.ABORT, task, context)
         seen = {"shadow": shadow_said(shadow)} if shadow is not None else {}
@@ -99,15 +99,6 @@ class DecideFaults:
             return Decision(incident.id, 1, incident.tenant, now, EXLET, HOUSE, exlet=climbing, detail=detail)
         course = Course.HOLD if way is Way.HOLD else Course.FAIL
         return _answered(incident, HouseAnswer(course, sent.words), now, **more)
-
-    async def _flow(self, document: JobDocument) -> str:
-        """The name of the job's flow: rule sets are of all its versions."""
-        if document.tie is None:
-            return ""
-        try:
-            return (await self.flows.plan(document.tenant, document.tie.flow)).flow.name
-        except NotFound:
-            return ""
 
 
 def _answered(incident: Incident, answer: HouseAnswer, now: int, **more: Any) -> Decision:

@@ -14,6 +14,7 @@ from holdfast.domain.flows.flow_plan import FlowPlan
 from holdfast.domain.flows.flow_version import flow_as_plain, flow_from_plain, planned, version_of
 from holdfast.domain.flows.grown import grown_plan
 from holdfast.domain.flows.python_flow import PythonFlow, is_python, python_from_plain
+from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import NotFound, Permanent
 from holdfast.ports.job_store import JobStore, Record
@@ -21,6 +22,7 @@ from holdfast.ports.job_store import JobStore, Record
 MAX_FLOW = 256 * 1024
 """Bytes of a flow's plain form as JSON: a case carries it in its input, which may have 2 MB with everything else."""
 KNOWN = 500
+KNOWN_NAMES = 10_000
 
 
 @dataclass(slots=True)
@@ -30,6 +32,7 @@ class KeepFlows:
     store: JobStore
     clock: Clock
     _plans: OrderedDict[tuple[str, str], FlowPlan] = field(default_factory=OrderedDict)
+    _names: OrderedDict[tuple[str, str], str] = field(default_factory=OrderedDict)
 
     async def put(self, flow: Flow, *, tenant: str) -> str:
         """Store a flow and the sub-flows in it; its version. `Permanent` if it is too large."""
@@ -94,8 +97,20 @@ class KeepFlows:
 
     async def name(self, tenant: str, version: str) -> str:
         """The name of a stored flow, which all its versions share; empty if there is none of this version."""
+        known = self._names.get((tenant, version))
+        if known is not None:
+            return known
         record = await self.store.get_record(record_of(tenant, version))
-        return str(record.body["name"]) if record is not None and record.tenant == tenant else ""
+        if record is None or record.tenant != tenant:
+            return ""
+        name = self._names[tenant, version] = str(record.body["name"])
+        while len(self._names) > KNOWN_NAMES:
+            self._names.popitem(last=False)
+        return name
+
+    async def name_of(self, document: JobDocument) -> str:
+        """The name of the flow that a job is of; empty if it is of none."""
+        return await self.name(document.tenant, document.tie.flow) if document.tie is not None else ""
 
     async def text(self, tenant: str, version: str) -> str:
         """A flow's plain form as the text of its JSON, in which the order of tasks stays as it is; `NotFound`."""

@@ -13,7 +13,6 @@ from typing import Any
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.flows.case_names import job_of
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import NotFound
 from holdfast.ports.flow_engine import FlowEngine
 from holdfast.services.answer_exceptions import AnswerExceptions
 from holdfast.services.case_context import case_context, item_in
@@ -38,10 +37,7 @@ class RaiseTimeouts:
 
     async def late(self, *, tenant: str, owner: str, case: str, flow: str, item: str, event: str) -> int:
         """A deadline has passed: of an item, or with an empty ``item`` of the case. How many exceptions were answered."""
-        try:
-            name = (await self.flows.plan(tenant, flow)).flow.name
-        except NotFound:
-            name = ""
+        name = await self.flows.name(tenant, flow)
         await self.answers.get_ready()
         answers = self.answers
         state = await self.engine.state(case)

@@ -16,7 +16,7 @@ from holdfast.domain.jobs.job_document import FINAL, JobDocument, State
 from holdfast.domain.jobs.specification import Specification
 from holdfast.formats.open_lineage import case_events, job_events, run_id
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import NotFound, PortError
+from holdfast.ports.errors import PortError
 from holdfast.ports.flow_engine import CaseSummary
 from holdfast.ports.job_store import JobQuery, JobStore, Version, Written
 from holdfast.ports.lineage import Lineage
@@ -63,7 +63,6 @@ class TellLineage:
     refused: int = 0
     _done: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)
     """What was told, by run and kind of event."""
-    _names: dict[tuple[str, str], str] = field(default_factory=dict)
     _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)
 
     async def run(self) -> None:
@@ -120,7 +119,7 @@ class TellLineage:
         await self._know_specifications({one.specification for one in new})
         events = []
         for one in new:
-            flow = await self._flow_name(one.tenant, one.tie.flow) if one.tie is not None else ""
+            flow = await self.flows.name_of(one)
             spec = self._specifications.get(one.specification)
             events.append(job_events(one, spec, namespace=self.namespace, flow=flow))
         await self._send(events)
@@ -151,11 +150,3 @@ class TellLineage:
             self._specifications |= await self.store.get_specifications(missing)
         while len(self._specifications) > max(REMEMBER // 10, len(names)):
             self._specifications.popitem(last=False)
-
-    async def _flow_name(self, tenant: str, version: str) -> str:
-        if (tenant, version) not in self._names:
-            try:
-                self._names[tenant, version] = (await self.flows.plan(tenant, version)).flow.name
-            except NotFound:
-                return ""
-        return self._names[tenant, version]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from holdfast.domain.faults.exception_type import ExceptionType
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import NotFound
 from holdfast.ports.job_store import JobQuery, JobStore
 from holdfast.services.answer_exceptions import AnswerExceptions
 from holdfast.services.job_context import job_context, place_of
@@ -67,7 +66,7 @@ class WatchLimits:
         if claim is None or not expected:
             return None
         place = place_of(document)
-        name = await self._flow(document)
+        name = await self.flows.name_of(document)
         if not self.answers.wanted(document.tenant, name, KIND, place.get("task", "")):
             return None
         ran = (now - claim.granted) / 1000
@@ -86,11 +85,3 @@ class WatchLimits:
         return Raised(
             KIND, document.tenant, document.owner, event, now, flow_name=name, cause="time", context=context, **place
         )
-
-    async def _flow(self, document: JobDocument) -> str:
-        if document.tie is None:
-            return ""
-        try:
-            return (await self.flows.plan(document.tenant, document.tie.flow)).flow.name
-        except NotFound:
-            return ""

@@ -17,7 +17,7 @@ from holdfast.domain.jobs.job_document import JobDocument, State, downstream_of
 from holdfast.domain.jobs.resources import Resources, fits, resource_class
 from holdfast.domain.pilots.pilot import Pilot, PilotState, carries
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import NotFound, PortError
+from holdfast.ports.errors import PortError
 from holdfast.ports.incident_store import IncidentQuery
 from holdfast.ports.job_store import JobQuery, JobStore
 from holdfast.ports.pilot_store import PilotStore
@@ -92,12 +92,8 @@ class WatchUnavailable:
     async def _raise(
         self, document: JobDocument, pilots: Sequence[Pilot], moving: dict[tuple[str, str], bool], now: int
     ) -> Raised | None:
-        place = place_of(document)
-        tie = document.tie
-        try:
-            name = (await self.flows.plan(document.tenant, tie.flow)).flow.name if tie is not None else ""
-        except NotFound:
-            name = ""
+        place, tie = place_of(document), document.tie
+        name = await self.flows.name_of(document)
         if not self.answers.wanted(document.tenant, name, KIND, place.get("task", "")):
             return None
         need = document.resources
