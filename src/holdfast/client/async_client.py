@@ -24,7 +24,7 @@ from holdfast.client.answers import (
 )
 from holdfast.client.calls import Call, Filters, Json
 from holdfast.client.connection import Servers, new_client_options
-from holdfast.client.errors import ApiError, Unavailable
+from holdfast.client.errors import Unavailable
 from holdfast.client.event_stream import EventReader, StreamEvent
 from holdfast.client.trial import Again, Patience, Settle, Trial, problem
 
@@ -66,37 +66,19 @@ class AsyncHoldfastClient:
         trial = Trial(call, self._patience)
         while True:
             try:
-                answer = await self._http.send(self._request(call))
+                answer = await self._http.send(call.request(self._http, self._servers.current))
             except httpx.TransportError as error:
                 verdict: Again = trial.failed(error)
             else:
                 judged = trial.answered(answer)
                 if isinstance(judged, Settle):
-                    return await self._settle(call, judged.error)
+                    return trial.settled(judged, await self.job(judged.job))
                 if not isinstance(judged, Again):
                     return judged.value
                 verdict = judged
             self._servers.next()
             self._notice(f"{verdict.why}; trying again in {verdict.seconds:.1f} s")
             await self._sleep(verdict.seconds)
-
-    async def _settle(self, call: Call[T], error: ApiError) -> T:
-        if call.job is None or call.settled is None:
-            raise error
-        job = await self.job(call.job)
-        if not call.settled(job):
-            raise error
-        return job  # type: ignore[return-value]  # only calls that answer a job can be settled by one
-
-    def _request(self, call: Call[T], **headers: str) -> httpx.Request:
-        kind = {"Content-Type": "application/json"} if call.body is not None else {}
-        return self._http.build_request(
-            call.method,
-            self._servers.current + call.path,
-            params=list(call.query) or None,
-            content=call.body,
-            headers={**call.headers, **kind, **headers},
-        )
 
     async def submit(
         self, jobs: Sequence[NewJob], specification: SpecificationJson | None = None, *, key: str | None = None
@@ -157,7 +139,7 @@ class AsyncHoldfastClient:
     ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """The events of a stream, until it ends; see `HoldfastClient.stream`."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
-        request = self._request(call, **headers)
+        request = call.request(self._http, self._servers.current, **headers)
         request.extensions["timeout"] = {**request.extensions["timeout"], "read": silence}
         try:
             answer = await self._http.send(request, stream=True)

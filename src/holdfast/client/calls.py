@@ -46,6 +46,17 @@ class Call(Generic[T]):
     then reads the job, and if it stands as was asked for, that is the answer.
     """
 
+    def request(self, http: httpx.Client | httpx.AsyncClient, server: str, **headers: str) -> httpx.Request:
+        """The request to one server."""
+        kind = {"Content-Type": "application/json"} if self.body is not None else {}
+        return http.build_request(
+            self.method,
+            server + self.path,
+            params=list(self.query) or None,
+            content=self.body,
+            headers={**self.headers, **kind, **headers},
+        )
+
 
 def document(answer: httpx.Response) -> Json:
     """The JSON object in an answer."""

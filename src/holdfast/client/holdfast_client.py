@@ -32,7 +32,7 @@ from holdfast.client.answers import (
 )
 from holdfast.client.calls import Call, Filters, Json
 from holdfast.client.connection import HangUp, Servers, new_client_options
-from holdfast.client.errors import ApiError, Unavailable
+from holdfast.client.errors import Unavailable
 from holdfast.client.event_stream import EventReader, StreamEvent
 from holdfast.client.trial import Again, Patience, Settle, Trial, problem
 
@@ -88,38 +88,20 @@ class HoldfastClient:
         trial = Trial(call, self._patience)
         while True:
             try:
-                answer = self._http.send(self._request(call))
+                answer = self._http.send(call.request(self._http, self._servers.current))
             except httpx.TransportError as error:
                 verdict: Again = trial.failed(error)
             else:
                 self._look_at_clock(answer)
                 judged = trial.answered(answer)
                 if isinstance(judged, Settle):
-                    return self._settle(call, judged.error)
+                    return trial.settled(judged, self.job(judged.job))
                 if not isinstance(judged, Again):
                     return judged.value
                 verdict = judged
             self._servers.next()
             self._notice(f"{verdict.why}; trying again in {verdict.seconds:.1f} s")
             self._sleep(verdict.seconds)
-
-    def _settle(self, call: Call[T], error: ApiError) -> T:
-        if call.job is None or call.settled is None:
-            raise error
-        job = self.job(call.job)
-        if not call.settled(job):
-            raise error
-        return job  # type: ignore[return-value]  # only calls that answer a job can be settled by one
-
-    def _request(self, call: Call[T], **headers: str) -> httpx.Request:
-        kind = {"Content-Type": "application/json"} if call.body is not None else {}
-        return self._http.build_request(
-            call.method,
-            self._servers.current + call.path,
-            params=list(call.query) or None,
-            content=call.body,
-            headers={**call.headers, **kind, **headers},
-        )
 
     def _look_at_clock(self, answer: httpx.Response) -> None:
         try:
@@ -349,7 +331,7 @@ class HoldfastClient:
 
     def watch(self, call: Call[Json], progress: HowFar) -> Json:
         """Send a call that may take minutes, and be told how far it is. Not repeated when it breaks off."""
-        request = self._request(call, Accept="text/event-stream, application/json")
+        request = call.request(self._http, self._servers.current, Accept="text/event-stream, application/json")
         reader = EventReader()
         try:
             answer = self._http.send(request, stream=True)
@@ -385,7 +367,7 @@ class HoldfastClient:
         thread ends it.
         """
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
-        request = self._request(call, **headers)
+        request = call.request(self._http, self._servers.current, **headers)
         request.extensions["timeout"] = {**request.extensions["timeout"], "read": silence}
         try:
             answer = self._http.send(request, stream=True)

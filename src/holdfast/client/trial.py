@@ -16,6 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 import httpx
 import orjson
 
+from holdfast.client.answers import Job
 from holdfast.client.calls import Call
 from holdfast.client.errors import (
     ApiError,
@@ -72,6 +73,7 @@ class Settle(NamedTuple):
     """A repeat was refused, perhaps because the first sending took place: read the job, then decide."""
 
     error: ApiError
+    job: str
 
 
 @dataclass(slots=True)
@@ -110,9 +112,16 @@ class Trial(Generic[T]):
             if answer.status_code != 429:
                 self.outcome_unknown = True
             return self._again(str(error), retry_after(answer), error)
-        if isinstance(error, Conflict) and self.outcome_unknown and self.call.settled is not None:
-            return Settle(error)
+        call = self.call
+        if isinstance(error, Conflict) and self.outcome_unknown and call.settled is not None and call.job is not None:
+            return Settle(error, call.job)
         raise error
+
+    def settled(self, settle: Settle, job: Job) -> T:
+        """The job was read: it is the answer if it shows that the first sending took place."""
+        if self.call.settled is None or not self.call.settled(job):
+            raise settle.error
+        return job  # type: ignore[return-value]  # only calls that answer a job can be settled by one
 
     def _again(self, why: str, asked: float | None, cause: Exception) -> Again:
         pause = self.patience.pause(self.tries, spent=self.clock() - self._since, asked=asked, chance=self.chance())
