@@ -24,7 +24,7 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import WorkflowIDReusePolicy
+from temporalio.common import TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -117,7 +117,6 @@ class TemporalFlowEngine:
         self._client = None
 
     async def start(self, start: CaseStart) -> bool:
-        client = await self.client()
         given: dict[str, Any] = {
             "case": start.case,
             "tenant": start.tenant,
@@ -141,34 +140,29 @@ class TemporalFlowEngine:
             outside.VERSION.value_set(start.version),
             outside.STANDING.value_set("running"),
         )
-        with translated():
-            python = is_python(start.flow)
-            try:
-                await client.start_workflow(
-                    outside.PYTHON_CASE if python else outside.BPEL_CASE if is_bpel(start.flow) else outside.CASE,
-                    given,
-                    id=start.case,
-                    task_queue=python_queue(self.task_queue) if python else self.task_queue,
-                    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                    search_attributes=attributes,
-                    rpc_timeout=ANSWER,
-                )
-            except WorkflowAlreadyStartedError:
-                return False
-        return True
+        if is_python(start.flow):
+            return await self._start(outside.PYTHON_CASE, start.case, given, attributes, python_queue(self.task_queue))
+        kind = outside.BPEL_CASE if is_bpel(start.flow) else outside.CASE
+        return await self._start(kind, start.case, given, attributes, self.task_queue)
 
     async def start_exlet(self, incident: str, n: int, *, tenant: str, owner: str) -> bool:
-        client = await self.client()
         given = {"incident": incident, "n": n, "tenant": tenant}
         given |= {"limits": {"history": self.limits.history, "look": self.limits.look}}
         attributes = outside.attributes(outside.TENANT.value_set(tenant), outside.OWNER.value_set(owner))
+        return await self._start(outside.EXLET, run_name(incident, n), given, attributes, self.task_queue)
+
+    async def _start(
+        self, workflow: str, name: str, given: Mapping[str, Any], attributes: TypedSearchAttributes, queue: str
+    ) -> bool:
+        """Start a workflow; False if there is, or was, one of this name."""
+        client = await self.client()
         with translated():
             try:
                 await client.start_workflow(
-                    outside.EXLET,
+                    workflow,
                     given,
-                    id=run_name(incident, n),
-                    task_queue=self.task_queue,
+                    id=name,
+                    task_queue=queue,
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                     search_attributes=attributes,
                     rpc_timeout=ANSWER,
