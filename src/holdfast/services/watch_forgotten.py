@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from holdfast.domain.faults.house_policy import NEVER
 from holdfast.domain.jobs.job_document import JobDocument, State
-from holdfast.ports.clock import Clock
-from holdfast.ports.errors import PortError
-from holdfast.ports.job_store import JobQuery, JobStore, Record
+from holdfast.ports.job_store import JobQuery, Record
+from holdfast.services.raise_alerts import RaiseAlerts
 
 FORGOTTEN = "holdfast/forgotten"
 """The label by which whoever submits a job says that nobody will look at how it ends."""
@@ -24,23 +20,10 @@ FIRST_LOOK = 86_400_000
 
 
 @dataclass(slots=True)
-class WatchForgotten:
-    """The service; alerts are create-only records, so any number of these may run."""
+class WatchForgotten(RaiseAlerts):
+    """The service."""
 
-    store: JobStore
-    clock: Clock
-    every: float = 5.0
-    raised: Callable[[JobDocument], None] = lambda _document: None
-    alerts: int = 0
     _since: int | None = None
-    _told: set[str] = field(default_factory=set)
-    """Jobs of the overlap that have their alerts."""
-
-    async def run(self) -> None:
-        while True:
-            with suppress(PortError):
-                await self.look()
-            await asyncio.sleep(self.every)
 
     async def look(self) -> None:
         """Raise an alert for every forgotten job that has failed and has none yet."""
@@ -48,23 +31,10 @@ class WatchForgotten:
         since = now - FIRST_LOOK if self._since is None else self._since
         states = frozenset({State.FAILED, State.FAULTED})
         query = JobQuery(states=states, labels={FORGOTTEN: "true"}, at_least={"changed": since})
-        seen: set[str] = set()
-        cursor: str | None = None
-        while True:
-            page = await self.store.search(query, sort="changed", limit=1000, cursor=cursor)
-            found = [one.document for one in page.jobs]
-            seen |= {document.id for document in found if _lost(document, now)}
-            fresh = [document for document in found if document.id not in self._told and _lost(document, now)]
-            new = await self.store.add_records([_alert(document, now) for document in fresh]) if fresh else ()
-            for document, raised in zip(fresh, new, strict=True):
-                if raised:
-                    self.alerts += 1
-                    self.raised(document)
-            cursor = page.cursor
-            if cursor is None:
-                self._told = seen
-                self._since = now - OVERLAP
-                return
+        await self.raise_for(
+            query, lambda document: _alert(document, now) if _lost(document, now) else None, sort="changed"
+        )
+        self._since = now - OVERLAP
 
 
 def _lost(document: JobDocument, now: int) -> bool:
