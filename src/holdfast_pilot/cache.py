@@ -15,7 +15,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holdfast_pilot.cache_area import Area, Known, digest_of, link_or_copy, untouched
+from holdfast_pilot.cache_area import Area, Known, digest_of, link_into, untouched
 from holdfast_pilot.cache_policy import CacheBook, cache_size, host_cache_size
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Cache:
             self._drop_spoiled(found, file)
             return False
         try:
-            _link_to(self.area.place(found), target)
+            link_into(self.area.place(found), target)
         except OSError as error:
             log.warning("a cached file could not be linked into a job's folder: %s", error)
             return False
@@ -394,15 +394,3 @@ class Cache:
     def close(self) -> None:
         """The pilot ends; its area goes, and neighbours keep what they have linked."""
         self.area.close()
-
-
-def _link_to(place: str, target: str) -> None:
-    """Link a file to where a job wants it; mostly its folder is there and the name is free."""
-    try:
-        link_or_copy(place, target)
-    except FileExistsError:
-        os.unlink(target)
-        link_or_copy(place, target)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        link_or_copy(place, target)
