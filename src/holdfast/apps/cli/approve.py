@@ -8,7 +8,7 @@ import typer
 
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.amounts import moment
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 
@@ -61,8 +61,8 @@ def _list(session: Session, found: list[dict[str, Any]]) -> int:
         Column("REQUEST"), Column("STATE"), Column("ASKED BY", widest=20), Column("AT"), Column("UNTIL"), Column("WHAT", widest=60),
         Column("WHY", widest=40),
     ]  # fmt: skip
-    for line in table(columns, rows, paint=session.out.paint) if rows else ():
-        session.out.data(line)
+    if rows:
+        session.out.table(columns, rows)
     session.out.say(
         "holdfast approve ID agrees to it; --refuse refuses it." if found else "Nothing waits for a second person."
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.apps.cli.amounts import moment
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 
@@ -59,8 +59,7 @@ def _show(session: Session, start: int | None, limit: int) -> int:
         [str(one["number"]), moment(one["at"]), one["by"], one["what"], one["on"], one["why"] or "-"]
         for one in told["entries"]
     ]
-    for line in table(columns, rows, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table(columns, rows)
     if not rows:
         session.out.say("There are no entries.")
     return ExitCode.OK

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.amounts import moment
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 
@@ -95,8 +95,7 @@ def _show(session: Session, told: dict[str, Any]) -> int:
         session.out.data()
         columns = [Column("GROUP"), Column("FAULTS", right=True), Column("SINCE"), Column("TRIED")]
         rows = [[one["id"], f"{one['faults']:,}", moment(one["opened"]), _tried(one)] for one in told["groups"]]
-        for line in table(columns, rows, paint=session.out.paint):
-            session.out.data(line)
+        session.out.table(columns, rows)
     if told["limits"]:
         session.out.data()
         columns = [
@@ -106,8 +105,7 @@ def _show(session: Session, told: dict[str, Any]) -> int:
             Column("FREE", right=True),
             Column("IN"),
         ]
-        for line in table(columns, [_limit(one) for one in told["limits"]], paint=session.out.paint):
-            session.out.data(line)
+        session.out.table(columns, [_limit(one) for one in told["limits"]])
     return ExitCode.OK
 
 

@@ -8,7 +8,7 @@ import typer
 
 from holdfast.apps.cli.amounts import elapsed, moment, read_moment
 from holdfast.apps.cli.case_tree import COLOURS
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.paging import newest
 from holdfast.apps.cli.queue import whoami
 from holdfast.apps.cli.session import Session
@@ -55,8 +55,7 @@ def cases(
         [one["id"][:8], one["name"], one["state"], one["owner"], moment(one["started"]), _lasted(session, one)]
         for one in found
     ]
-    for line in table(columns, rows, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table(columns, rows)
     if not rows:
         session.out.say("There are no such cases. To run a flow: holdfast run FLOW.yaml")
     elif more:

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.check import read_flow, refuse_flow
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 
@@ -159,8 +159,7 @@ def _list(session: Session) -> int:
         return ExitCode.OK
     columns = [Column("NAME"), Column("VERSION"), Column("STEPS", widest=60), Column("DESCRIPTION", widest=60)]
     rows = [[one["name"], one["version"][:12], ", ".join(one["steps"]), one["description"]] for one in found]
-    for line in table(columns, rows, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table(columns, rows)
     if not rows:
         session.out.say("There are no exlets yet. To keep one: holdfast exlets add FILE")
     return ExitCode.OK

@@ -8,7 +8,7 @@ import typer
 
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.amounts import moment
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 
@@ -80,8 +80,7 @@ def _list(session: Session, told: dict[str, Any]) -> int:
         ]
         for one in told["files"]
     ]
-    for line in table(columns, rows, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table(columns, rows)
     if told["more"]:
         session.out.say("There are more; name a part of the NAME, or raise --limit.")
     return ExitCode.OK
@@ -104,6 +103,5 @@ def _file(session: Session, told: dict[str, Any]) -> int:
         ]
         for one in told["replicas"]
     ]
-    for line in table(columns, rows, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table(columns, rows)
     return ExitCode.OK

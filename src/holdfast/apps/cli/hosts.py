@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.apps.cli import neutral
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 
@@ -66,6 +66,5 @@ def _list(session: Session, found: list[dict[str, object]]) -> int:
         [neutral.line(str(one["host"])), str(one["standing"]), str(one["failures"]), _why(one)]
         for one in sorted(found, key=lambda one: (one["standing"] == "open", str(one["host"])))
     ]
-    for line in table(columns, rows, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table(columns, rows)
     return ExitCode.OK

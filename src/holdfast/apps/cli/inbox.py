@@ -133,8 +133,8 @@ def _show_groups(session: Session, cause: str | None, owner: str | None) -> None
         Column("NUMBER", right=True), Column("CAUSE"), Column("OWNER", widest=20), Column("CORE-HOURS", right=True), Column("OLDEST"),
         Column("WAITS FOR"), Column("NEXT", widest=80), Column("WHY", widest=60),
     ]  # fmt: skip
-    for line in table(columns, rows, paint=session.out.paint) if rows else ():
-        session.out.data(line)
+    if rows:
+        session.out.table(columns, rows)
     if not rows:
         session.out.say("Nothing waits for a person.")
     elif told["more"]:

@@ -12,7 +12,7 @@ import typer
 from holdfast.apps.cli import neutral, squeue
 from holdfast.apps.cli import session as session_of_verbs
 from holdfast.apps.cli.amounts import moment
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.queue import whoami
 from holdfast.apps.cli.session import Session
 
@@ -36,9 +36,9 @@ def alerts(
         [moment(one.get("at")), str(one.get("alert", "")), str(one.get("job") or "-")[:8], str(one.get("words", ""))]
         for one in found
     ]
-    for line in table(columns, rows, paint=session.out.paint) if rows else ():
-        session.out.data(line)
-    if not rows:
+    if rows:
+        session.out.table(columns, rows)
+    else:
         session.out.say("There are no alerts.")
 
 
@@ -142,13 +142,11 @@ def status(session: Session) -> None:
         session.out.data(f"{session.out.paint(f'{label:<12}', 'bold')} {neutral.line(value)}")
     session.out.data()
     servers = [[str(one.get("name")), str(one.get("url")), str(one.get("slots"))] for one in told.get("servers", [])]
-    for line in table([Column("SERVER"), Column("URL"), Column("SLOTS", right=True)], servers, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table([Column("SERVER"), Column("URL"), Column("SLOTS", right=True)], servers)
     session.out.data()
     jobs: dict[str, int] = told.get("jobs") or {}
     counted = [[f"{many:,}", state] for state, many in sorted(jobs.items(), key=lambda one: -one[1])]
-    for line in table([Column("JOBS", right=True), Column("STATE")], counted, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table([Column("JOBS", right=True), Column("STATE")], counted)
 
 
 def link(session: Session) -> None:
@@ -193,11 +191,9 @@ def config(session: Session) -> None:
         ["server", server.value if server else "-", server.source if server else "-"],
         ["token", "known" if token else "-", token.source if token else "-"],
     ]
-    for line in table([Column("SETTING"), Column("VALUE"), Column("SAID BY")], rows, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table([Column("SETTING"), Column("VALUE"), Column("SAID BY")], rows)
     session.out.data()
     found = [[name, str(path), "" if path.exists() else "(not there)"] for name, path in files.items() if path]
-    for line in table([Column("FILE"), Column("PLACE"), Column("")], found, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table([Column("FILE"), Column("PLACE"), Column("")], found)
     if problem:
         session.out.say(problem)

@@ -154,8 +154,7 @@ def _count(session: Session, by: str, filters: dict[str, Any]) -> None:
     rows = [[f"{many:,}", value] for value, many in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
     rows.append([f"{sum(counts.values()):,}", "in all"])
     columns = [Column("JOBS", right=True), Column(by.upper())]
-    for line in table(columns, rows, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table(columns, rows)
 
 
 def _lines(session: Session, found: list[Job], *, long: bool) -> list[str]:

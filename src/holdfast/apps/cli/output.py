@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from holdfast.apps.cli import neutral
+from holdfast.apps.cli.columns import Column, table
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -63,6 +64,11 @@ class Output:
     def data(self, text: str = "") -> None:
         """One line of what was asked for."""
         sys.stdout.write(text + "\n")
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        """Rows of what was asked for, under their headings."""
+        for line in table(columns, rows, paint=self.paint):
+            self.data(line)
 
     def raw(self, text: str) -> None:
         """A piece of what was asked for, shown at once."""

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.classify import read_all
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 
@@ -59,8 +59,7 @@ def _counts(session: Session) -> int:
         return ExitCode.OK
     columns = [Column("PACK"), Column("AREA"), Column("PATTERNS", right=True)]
     shown = [[pack, area, str(many)] for (pack, area), many in rows.items()]
-    for line in table(columns, shown, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table(columns, shown)
     session.out.say(f"{len(found.patterns)} patterns; `holdfast packs list` names them")
     return ExitCode.OK
 
@@ -75,8 +74,7 @@ def _list(session: Session) -> int:
         [one.pattern.name, one.pattern.cause, one.pattern.retry, str(one.pattern.weight), f"{one.pattern.confidence:.0%}", one.pattern.pack]
         for one in found
     ]  # fmt: skip
-    for line in table(columns, rows, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table(columns, rows)
     return ExitCode.OK
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.apps.cli import neutral
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 
@@ -118,8 +118,8 @@ def _list(session: Session, told: dict[str, Any]) -> int:
         Column("LINK"),
         Column("FREE", right=True),
     ]
-    for line in table(columns, rows, paint=session.out.paint) if rows else ():
-        session.out.data(line)
-    if not rows:
+    if rows:
+        session.out.table(columns, rows)
+    else:
         session.out.say("No peers. `holdfast peers add --help` says how to add one.")
     return ExitCode.OK

@@ -8,7 +8,7 @@ import typer
 
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.amounts import moment, size
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.session import Session
 
 
@@ -100,8 +100,8 @@ def _show(session: Session, told: dict[str, Any]) -> None:
     # A terminal has 80 columns: what nobody has is not shown.
     shown = [n for n, column in enumerate(columns) if not _spare(column, [row[n] for row in rows])]
     rows = [[row[n] for n in shown] for row in rows]
-    for line in table([columns[n] for n in shown], rows, paint=session.out.paint) if rows else ():
-        session.out.data(line)
+    if rows:
+        session.out.table([columns[n] for n in shown], rows)
     for one in told["pilots"]:
         if one.get("drain") and one.get("state") != "gone":
             session.out.say(f"{one['id']} was told to drain by {neutral.line(str(one['drain']))}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from holdfast.apps.cli.amounts import parse_duration
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 
@@ -60,8 +60,7 @@ def plan(
     out.data(f"{made.mean:,.1f} jobs a second, {made.peak:,.0f} at the peak: the {made.profile} profile.")
     out.data("")
     columns = [Column("PART"), Column("HOW MANY"), Column("CORES AT THE PEAK", right=True), Column("")]
-    for line in table(columns, rows, paint=out.paint):
-        out.data(line)
+    out.table(columns, rows)
     out.data("")
     out.data(
         f"Half of a core is planned for, and two of each so that one may be down. From costs measured with short jobs on a"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.apps.cli import neutral
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.run import CASE
 from holdfast.apps.cli.session import Session
 
@@ -61,7 +61,7 @@ def _offered(session: Session, case: str, item: str) -> None:
         [neutral.line(one["name"]), "yes" if one["acts"] else "shadow", neutral.line(one["words"])] for one in found
     ]
     columns = [Column("TRIGGER", widest=60), Column("ACTS"), Column("WHAT IT MEANS", widest=80)]
-    for line in table(columns, rows, paint=session.out.paint) if rows else ():
-        session.out.data(line)
+    if rows:
+        session.out.table(columns, rows)
     if not found:
         session.out.say("The rules offer no trigger here; --new TEXT tells of something new.")

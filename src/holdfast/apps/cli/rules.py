@@ -10,7 +10,7 @@ import typer
 
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.amounts import number_of
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.replay import promote, promoted_in_words, propose, read_record, replay, replay_question
 from holdfast.apps.cli.session import Session
@@ -212,8 +212,7 @@ def _list(session: Session) -> int:
         return ExitCode.OK
     columns = [Column("SET"), Column("VERSION", right=True), Column("RULES", right=True)]
     rows = [[f"{one['level']}/{one['name']}", str(one["version"]), str(one["rules"])] for one in found]
-    for line in table(columns, rows, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table(columns, rows)
     if not rows:
         session.out.say(
             "There are no rules yet. To write one for an incident: holdfast rules add --from INCIDENT --if CONDITION --then EXLET"
@@ -227,8 +226,7 @@ def _fields(session: Session) -> int:
         session.out.document({"fields": found})
         return ExitCode.OK
     rows = [[one["name"], one["type"] + (" or null" if one["optional"] else ""), one["words"]] for one in found]
-    for line in table([Column("FIELD"), Column("TYPE"), Column("MEANING")], rows, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table([Column("FIELD"), Column("TYPE"), Column("MEANING")], rows)
     return ExitCode.OK
 
 
@@ -336,8 +334,7 @@ def _versions(session: Session, rule_set: str) -> int:
         Column("NOTE", widest=60),
     ]
     rows = [[str(one["number"]), one["at"], one["by"], str(one["changes"]), one["note"]] for one in found]
-    for line in table(columns, rows, paint=session.out.paint):
-        session.out.data(line)
+    session.out.table(columns, rows)
     return ExitCode.OK
 
 

@@ -8,7 +8,7 @@ import typer
 
 from holdfast.apps.cli import neutral
 from holdfast.apps.cli.amounts import lasting, moment, size
-from holdfast.apps.cli.columns import Column, table
+from holdfast.apps.cli.columns import Column
 from holdfast.apps.cli.exit_codes import ExitCode
 from holdfast.apps.cli.session import Session
 
@@ -48,9 +48,9 @@ def sites(
         Column("SITE"), Column("AGENT", style=_colour), Column("BATCH"), Column("WAITING", right=True), Column("IDLE", right=True),
         Column("BUSY", right=True), Column("ALLOWED", right=True), Column("QUEUED", right=True), Column("SEEN"), Column("TROUBLE", widest=80),
     ]  # fmt: skip
-    for line in table(columns, rows, paint=session.out.paint) if rows else ():
-        session.out.data(line)
-    if not rows:
+    if rows:
+        session.out.table(columns, rows)
+    else:
         session.out.say("No site agent was ever here. `holdfast site --help` says how to start one.")
     return ExitCode.OK
 
@@ -103,8 +103,8 @@ def _closely(session: Session, site: Site) -> int:
     columns = [
         Column("LAUNCH"), Column("SIZE"), Column("STATE"), Column("BATCH JOB"), Column("PILOT"), Column("PLANNED"), Column("END", widest=90),
     ]  # fmt: skip
-    for line in table(columns, rows, paint=out.paint) if rows else ():
-        out.data(line)
+    if rows:
+        out.table(columns, rows)
     return ExitCode.OK
 
 
