@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from holdfast.adapters.system.shim_spool import ShimSpool
 from holdfast.domain.pilots.watched_job import WatchedJob
+from holdfast.ports.errors import Permanent
 
 
 @pytest.fixture
@@ -24,6 +26,20 @@ def leave(spool: ShimSpool, job: str, *, name: str = "", case: str = "", head: s
     (spool.folder / "new" / (name or f"{job}.0.4711")).write_bytes(
         b"".join(part.encode() + b"\0" for part in (head, job, "", "/home/ann", case))
     )
+
+
+def test_a_folder_that_is_there_stays_open_as_its_administrator_made_it(tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    new.mkdir()
+    new.chmod(0o3777)
+    ShimSpool(tmp_path).prepare()
+    assert stat.S_IMODE(new.stat().st_mode) == 0o3777
+
+
+def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Permanent, match="HOLDFAST_SHIM_SPOOL"):
+        ShimSpool(tmp_path / "file").prepare()
 
 
 def test_words_are_read_and_settled(spool: ShimSpool) -> None:

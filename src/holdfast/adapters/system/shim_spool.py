@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from holdfast.domain.pilots.watched_job import PayloadRecord, WatchedJob
+from holdfast.ports.errors import Permanent
 
 FORMAT = b"1"
 MOST_WORD = 16_384
@@ -29,11 +30,18 @@ class ShimSpool:
     """Where jobs write records of themselves, if they do: a place that nodes and this machine share."""
 
     def prepare(self) -> None:
-        """Make what is missing of it."""
+        """Make what is missing of it; what is there stays as its administrator made it. `Permanent` if it cannot be made."""
         for place in (self.folder / "new", *([self.records] if self.records is not None else [])):
-            place.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(PermissionError):  # whoever runs it for themselves alone
-                place.chmod(0o1733 if os.getuid() == 0 else 0o700)
+            try:
+                if place.is_dir():
+                    continue
+                place.mkdir(parents=True, exist_ok=True)
+                # Users list it too: the shim of whoever asks how a job stands looks which jobs are looked after.
+                place.chmod(0o1777 if os.getuid() == 0 else 0o700)
+            except OSError as error:
+                raise Permanent(
+                    f"the folder {place} cannot be made: {error.strerror}; make it for this user, or name another spool (--spool, and HOLDFAST_SHIM_SPOOL for the shim)"
+                ) from error
 
     def jobs(self) -> Sequence[WatchedJob]:
         found: dict[str, WatchedJob] = {}
