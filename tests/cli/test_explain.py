@@ -37,6 +37,24 @@ def test_a_rule_is_named_briefly_and_told_in_words(holdfast: Shell, api: FakeApi
     assert ended.out.rstrip().endswith("Stands    complete")
 
 
+def test_an_incident_of_another_engine_has_no_job_and_is_explained_by_itself(holdfast: Shell, api: FakeApi) -> None:
+    one = incident_json(5, item="align:4711", case="c-7", cause="memory")
+    api.incidents.append(one)
+    for words in (["explain"], ["explain", one["id"]], ["explain", "00000005"]):
+        ended = holdfast(*words)
+        assert ended.code == 0, ended.err
+        assert ended.out.startswith("align:4711 of alice, abort\n")
+        assert "| quux: all seats are taken" in ended.out
+        assert "holdfast inbox launch 00000005 EXLET" in ended.err
+    assert '"job": null' in holdfast("explain", "00000005", "--json").out.replace('":null', '": null')
+
+
+def test_what_is_neither_a_job_nor_an_incident_is_told_as_no_job(holdfast: Shell, api: FakeApi) -> None:
+    ended = holdfast("explain", "0badcafe")
+    assert ended.code == 3
+    assert "no job's id begins with '0badcafe'" in ended.err
+
+
 def test_nothing_waits(holdfast: Shell) -> None:
     ended = holdfast("explain")
     assert ended.code == 3

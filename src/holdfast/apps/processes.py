@@ -143,7 +143,10 @@ def watcher(
 def token(
     subject: Annotated[str, typer.Argument(help="Whose token it is: a person or a service.")],
     role: Annotated[
-        list[str] | None, typer.Option(help="viewer, submitter, operator, administrator, enrol or site.")
+        list[str] | None,
+        typer.Option(
+            help="viewer, submitter, operator, rule-author, approver or administrator; of programs engine, site or enrol. Repeatable; submitter unless given."
+        ),
     ] = None,
     tenant: Annotated[str, typer.Option(help="The tenant it is for.")] = "default",
     days: Annotated[int, typer.Option(min=1, max=366, help="How long it is good.")] = 30,
@@ -153,7 +156,13 @@ def token(
     from holdfast.apps.settings import load
     from holdfast.apps.tokens import make_token, write_private
 
-    text = make_token(load(), subject=subject, tenant=tenant, roles=role or ["submitter"], seconds=days * 86_400)
+    settings = load()
+    if not settings.key_file.exists():
+        sys.stderr.write(
+            f"holdfast: there is no signing key at {settings.key_file}, so one is made; only a server with this very key takes the token. "
+            "Run this where a server runs, as its user and with its HOLDFAST_CONFIG and HOLDFAST_STATE.\n"
+        )
+    text = make_token(settings, subject=subject, tenant=tenant, roles=role or ["submitter"], seconds=days * 86_400)
     if out is None:
         sys.stdout.write(text + "\n")
     else:

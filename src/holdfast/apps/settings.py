@@ -77,7 +77,7 @@ class Settings(BaseModel):
     token_seconds: int = Field(default=900, ge=5, le=900)
     """How long a pilot's token lives."""
     callback_hosts: tuple[str, ...] = ()
-    """Hosts that callbacks may go to; see the how-to on notifications."""
+    """Hosts that callbacks may go to, by name or as `*.domain`, with `private:` before one on a private network; see the HTTP interface."""
     staging_hosts: tuple[str, ...] = ()
     """Hosts that inputs may come from by HTTP; see the how-to on inputs."""
     peer_hosts: tuple[str, ...] = ()

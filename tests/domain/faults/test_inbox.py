@@ -52,4 +52,6 @@ def test_all_else_is_grouped_by_cause_owner_and_whom_it_waits_for_the_dearest_fi
     ]
     assert (found[1].oldest, found[1].at) == ("i1", 1001)
     assert found[1].next_step(waiting[0]) == "holdfast explain j1"
+    of_another_engine = replace(waiting[0], job="", case="c1")
+    assert found[1].next_step(of_another_engine) == f"holdfast explain {waiting[0].id[:8]}"
     assert found[2].next_step(waiting[3]) == "holdfast approve list"

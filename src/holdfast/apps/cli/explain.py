@@ -1,4 +1,4 @@
-"""`holdfast explain`: why a job failed, what was decided about it and by what, and what came of it, in plain words."""
+"""`holdfast explain`: why a job, or an item of another engine, failed, what was decided about it and by what, and what came of it, in plain words."""
 
 from __future__ import annotations
 
@@ -27,15 +27,22 @@ def explain(
     session: Session,
     job: Annotated[
         str | None,
-        typer.Argument(metavar="JOB", help="A job's id or its beginning; none: the newest that waits for a person."),
+        typer.Argument(
+            metavar="JOB|INCIDENT",
+            help="The id of a job or an incident, or its beginning; none: the newest that waits for a person.",
+        ),
     ] = None,
 ) -> None:
     """Say why a job failed, and what was decided about it. Why so, and what came of it, too.
 
     holdfast explain 4f1c9d2a
     """
-    name = session.job(job) if job is not None else _newest(session)
-    found = session.client.job(name)
+    found, alone = _named(session, job)
+    if alone is not None:
+        _explain_incident(session, alone)
+    if found is None:
+        return
+    name = found["id"]
     page = session.client.find_incidents({"job": name}, limit=MOST)
     whole = [session.client.incident(one["id"]) for one in reversed(page.incidents)]
     if session.out.as_json:
@@ -52,11 +59,41 @@ def explain(
         )
 
 
-def _newest(session: Session) -> str:
-    found = session.client.incident(session.incident("newest"))
-    if not found["job"]:
-        raise typer.BadParameter(f"the newest that waits is no job's: holdfast history {found['case']} tells of it")
-    return found["job"]
+def _named(session: Session, name: str | None) -> tuple[Job | None, IncidentWhole | None]:
+    """The job that is meant; or else the incident, if it is no job's, as of another engine's item."""
+    from holdfast.client.errors import NotFound
+
+    if name is not None:
+        try:
+            return session.client.job(session.job(name)), None
+        except NotFound as no_job:
+            try:
+                found = session.client.incident(session.incident(name))
+            except NotFound:
+                raise no_job from None
+    else:
+        found = session.client.incident(session.incident("newest"))
+    return (session.client.job(found["job"]), None) if found["job"] else (None, found)
+
+
+def _explain_incident(session: Session, one: IncidentWhole) -> None:
+    if session.out.as_json:
+        session.out.document({"job": None, "incidents": [one]})
+        return
+    paint = session.out.paint
+    what = one["item"] or f"case {one['case']}"
+    session.out.data(paint(neutral.line(what), "bold") + neutral.line(f" of {one['owner']}, {one['type']}"))
+    session.out.data(paint(one["id"], "dim"))
+    session.out.data()
+    for line in _incident(one, paint):
+        session.out.data(line)
+    if one["case"]:
+        session.out.say(f"holdfast history {one['case']} tells of its case.")
+    if one["state"] == "held":
+        session.out.say(
+            f"It waits for a person: holdfast inbox launch {one['id'][:8]} EXLET answers it; "
+            f"holdfast rules add --from {one['id'][:8]} --if CONDITION --then resubmit answers all that are like it."
+        )
 
 
 def told(job: Job, incidents: list[IncidentWhole], paint: Callable[..., str]) -> Iterator[str]:

@@ -57,7 +57,7 @@ class InboxGroup:
             return "holdfast approve list"
         if place.waits is WaitsFor.GROUP:
             return f"holdfast brake try --group '{place.group}' --reason TEXT"
-        about = (oldest.job or oldest.case)[:8] if oldest is not None else "JOB"
+        about = (oldest.job or oldest.id)[:8] if oldest is not None else "JOB"
         return "holdfast brake" if place.waits is WaitsFor.CANARY else f"holdfast explain {about}"
 
 
