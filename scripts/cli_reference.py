@@ -1,4 +1,4 @@
-"""Writes the verbs into docs/reference/cli.md from the command line itself; a test compares the two.
+"""Writes the verbs, and the commands of operators, into docs/reference/cli.md from the command line itself; a test compares the two.
 
 Run with `uv run python scripts/cli_reference.py` after a change of a verb or an option.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 import typer.main
 
+from holdfast.apps import processes
 from holdfast.apps.cli import app
 from holdfast.apps.cli.verb import COMMON
 
@@ -34,13 +35,30 @@ def verbs() -> str:
     return "\n".join(parts)
 
 
+def for_operators() -> str:
+    """The processes, and what is run beside them with their settings."""
+    group: Any = typer.main.get_command(processes.app)
+    parts = [
+        "## For operators\n",
+        "These read [the settings of the processes](settings.md), and not what a client is told: run them where the processes run, as their user. `site` reads a file of its own, `watcher` what a client is told, and [the pilot](pilot.md) its options alone.\n",
+    ]
+    for name, command in group.commands.items():
+        text, _, example = command.help.partition("\n\nholdfast ")
+        parts.append(f"### {name}\n\n{_prose(text)}\n")
+        if example:
+            parts.append(f"```console\n$ holdfast {example.strip()}\n```\n")
+        if command.params:
+            parts.append(_table(command.params))
+    return "\n".join(parts)
+
+
 def _table(parameters: Any) -> str:
     lines = ["| option | meaning |", "| --- | --- |"]
     for one in parameters:
         if one.param_type_name == "argument":
-            name = f"`{one.metavar.strip('[]')}`"
+            name = f"`{(one.metavar or one.name.upper()).strip('[]')}`"
         else:
-            value = "" if one.is_flag or one.is_bool_flag else f" {one.metavar}"
+            value = "" if one.is_flag or one.is_bool_flag else f" {one.metavar or one.name.upper()}"
             opts = [*one.opts, *one.secondary_opts]
             name = ", ".join(f"`{opt}{value if place == len(opts) - 1 else ''}`" for place, opt in enumerate(opts))
         needed = " Needed." if one.required and one.param_type_name == "option" else ""
@@ -56,7 +74,7 @@ def _prose(text: str) -> str:
 def page() -> str:
     """The whole page as it should be."""
     by_hand, _, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
-    return by_hand + MARK + "\n" + verbs()
+    return by_hand + MARK + "\n" + verbs() + "\n" + for_operators()
 
 
 if __name__ == "__main__":

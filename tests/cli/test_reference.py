@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
+from typing import Any
 
+import typer.main
 from scripts import cli_reference
 from tests.cli.conftest import Shell
 from tests.cli.test_manners import VERBS
+
+from holdfast.apps import processes
+
+_GROUP: Any = typer.main.get_command(processes.app)
+OPERATORS = list(_GROUP.commands)
 
 
 def test_the_page_is_as_the_command_line_has_it() -> None:
@@ -28,6 +35,7 @@ def test_every_option_on_the_page_exists(holdfast: Shell) -> None:
 
 def test_every_command_on_the_page_is_a_verb() -> None:
     found = re.findall(r"holdfast ([a-z-]+)", cli_reference.PAGE.read_text())
-    assert set(found) - set(VERBS) <= {"dev", "is"}
+    assert set(found) - set(VERBS) <= {*OPERATORS, "is"}
+    assert {*VERBS, *OPERATORS} <= set(re.findall(r"^### (\S+)$", cli_reference.PAGE.read_text(), flags=re.MULTILINE))
     for line in re.findall(r"^\$ (.*)$", cli_reference.PAGE.read_text(), flags=re.MULTILINE):
         shlex.split(line)
