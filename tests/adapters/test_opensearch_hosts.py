@@ -71,6 +71,15 @@ async def test_a_read_that_no_host_answers_is_transient() -> None:
             await hosts.read("/jobs/_search", {}, params={})
 
 
+async def test_reads_are_repeated_for_a_tenth_of_all_calls_and_no_more() -> None:
+    async with BadHost(503) as one, BadHost(503) as two, asking(one.url, two.url) as hosts:
+        for _ in range(200):
+            with pytest.raises(Transient):
+                await hosts.read("/jobs/_search", {}, params={})
+        asked = len(one.requests) + len(two.requests)
+        assert 220 <= asked <= 1.12 * 200 + 20
+
+
 async def test_a_dead_host_costs_one_write_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts_module, "_FIRST_REST", 0.01)
     async with BadHost() as dead, BadHost() as one, BadHost() as two, asking(dead.url, one.url, two.url) as hosts:

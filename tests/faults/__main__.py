@@ -69,6 +69,12 @@ def _told(verdict: str, seconds: float, words: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def write(found: dict[str, dict[str, Any]], *, kept: bool) -> None:
+    """After each step: all of them take an hour, and what was run is not to be run again because something later was cut off."""
+    if kept:
+        keep("fault_table", [], found)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="faults", description=__doc__)
     parser.add_argument("size", nargs="?", default="small", choices=["list", "small", "full"])
@@ -94,11 +100,11 @@ def main() -> int:
     if TESTS in wanted:
         now |= run_tests(rows)
         found["tests"] = found["tests"] | now if rows else dict(now)
+        write(found, kept=not given.no_keep)
     for name, words in campaigns.items():
         if name in wanted:
             now[name] = found["campaigns"][name] = run_campaign(words)
-    if not given.no_keep:
-        keep("fault_table", [], found)
+            write(found, kept=not given.no_keep)
     bad = [name for name, one in now.items() if one["verdict"] != "passed"]
     sys.stdout.write(
         f"fault table: {len(now) - len(bad)} of {len(now)} passed{'; not: ' + ', '.join(bad) if bad else ''}\n"

@@ -27,6 +27,10 @@ _FIRST_REST = 0.5
 _LONGEST_REST = 15.0
 _PROBE_TIMEOUT = 2.0
 _CONNECTIONS = 64
+_REPEATS_A_CALL = 0.1
+"""Of all calls so many may be repeats: a store that refuses every second one must not be asked half as often again."""
+_MOST_REPEATS = 20
+"""Saved up for a host that dies with calls under way."""
 _LINES = {"content-type": "application/x-ndjson"}
 
 
@@ -81,6 +85,7 @@ class Hosts:
         self.timeout = timeout
         self._hosts = [_Host(_connection(url, timeout, access or Access())) for url in urls]
         self._turn = 0
+        self._repeats = float(_MOST_REPEATS)
 
     async def close(self) -> None:
         for host in self._hosts:
@@ -99,8 +104,8 @@ class Hosts:
             try:
                 return await self._ask(host, method, path, data, params, None)
             except OpenSearchException as error:
-                again = host_failed(error) and left and not (isinstance(error, ConnectionTimeout) and self._alone)
-                if not again:
+                worth = host_failed(error) and left and not (isinstance(error, ConnectionTimeout) and self._alone)
+                if not worth or not self._may_repeat():
                     raise meaning(error, path) from error
         raise Transient("no host was asked")  # pragma: no cover - the loop returns or raises
 
@@ -110,6 +115,12 @@ class Hosts:
             return await self._ask(self._choose(), "POST", path, lines, params, _LINES)
         except OpenSearchException as error:
             raise meaning(error, path) from error
+
+    def _may_repeat(self) -> bool:
+        if self._repeats < 1:
+            return False
+        self._repeats -= 1
+        return True
 
     @property
     def _alone(self) -> bool:
@@ -141,6 +152,7 @@ class Hosts:
         params: Mapping[str, str],
         headers: Mapping[str, str] | None,
     ) -> Any:
+        self._repeats = min(_MOST_REPEATS, self._repeats + _REPEATS_A_CALL)
         try:
             _, _, text = await host.connection.perform_request(method, path, params, data, headers=headers)
         except OpenSearchException as error:
