@@ -104,6 +104,7 @@ async def run(size: Size, seed: int, folder: Path) -> Verdict:
         "complaints": complaints,
         "verdict": asdict(verdict),
         "submitter": dict(site.submitter.tally),
+        "storms let through": site.let_through,
         "faults": _counted(site),
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": commit(),

@@ -28,6 +28,7 @@ class Campaign:
         """All acts, while jobs are submitted; then quiet."""
         watch = asyncio.create_task(self.site.crew.watch())
         progress = asyncio.create_task(self._progress())
+        operator = asyncio.create_task(self._operator())
         length = sum(act.seconds + act.rest for act in self.site.size.acts)
         submitting = asyncio.create_task(self.site.submitter.run(length * 0.9))
         acts: dict[str, Callable[[Act], Awaitable[None]]] = {
@@ -54,9 +55,9 @@ class Campaign:
             await asyncio.gather(*self.asides)
             await self._until_final()
         finally:
-            for task in (progress, submitting, *self.asides):
+            for task in (progress, operator, submitting, *self.asides):
                 task.cancel()
-            await asyncio.gather(progress, submitting, *self.asides, return_exceptions=True)
+            await asyncio.gather(progress, operator, submitting, *self.asides, return_exceptions=True)
             self.site.crew.ending = True
             await watch
             self.site.crew.ending = False
@@ -227,6 +228,11 @@ class Campaign:
                 most, since = final, time.monotonic()
             await asyncio.sleep(1.0)
         say(f"nothing became final for {self.site.size.quiet:.0f} s, and not everything is")
+
+    async def _operator(self) -> None:
+        while True:
+            await asyncio.sleep(15.0)
+            await self.site.look_at_storms()
 
     async def _progress(self) -> None:
         while True:
