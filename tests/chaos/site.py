@@ -221,9 +221,9 @@ class Site:
                 with suppress(httpx.HTTPError):
                     answer = await client.get(f"{url}/v1/brakes", headers=headers)
                     groups = answer.json()["groups"] if answer.status_code == 200 else ()
-                    for group, one in ((group, one) for group in groups for one in group["tried"]):
+                    for name, one in ((group["id"], one) for group in groups for one in group["tried"]):
                         if one["state"] == "held":
-                            order = {"group": group["id"], "rule": one["rule"], "do": "all", "reason": "they fail once"}
+                            order = {"group": name, "rule": one["rule"], "do": "all", "reason": "they fail once"}
                             done = await client.post(f"{url}/v1/brakes/groups", json=order, headers=headers)
                             self.let_through += done.status_code == 200
 

@@ -66,6 +66,14 @@ def test_a_token_file_by_flag_environment_and_setting(lonely: Shell, tmp_path: P
     assert lonely("status").code == 0
 
 
+def test_the_users_own_token_comes_before_the_systems(lonely: Shell, tmp_path: Path, api: FakeApi) -> None:
+    write(tmp_path / "system/holdfast/config.toml", f'server = "{api.url}"\ntoken_file = "{tmp_path / "shared"}"')
+    write(tmp_path / "shared", TOKEN[::-1])
+    assert lonely("status").code != 0
+    write(tmp_path / "config/holdfast/token", TOKEN)
+    assert lonely("status").code == 0
+
+
 def test_the_token_of_a_dev_server_goes_to_it_alone(lonely: Shell, tmp_path: Path, api: FakeApi) -> None:
     write(tmp_path / "state/holdfast/dev/config.toml", f'server = "{api.url}"')
     write(tmp_path / "state/holdfast/dev/token", TOKEN)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,17 @@ def test_the_file_has_a_key_a_line(tmp_path: Path) -> None:
     path.chmod(0o640)
     with pytest.raises(Permanent, match="chmod"):
         signing_keys(path)
+
+
+def test_all_who_start_for_the_first_time_together_have_one_key(tmp_path: Path) -> None:
+    for number in range(20):
+        together = threading.Barrier(6)
+
+        def start(path: Path = tmp_path / str(number), together: threading.Barrier = together) -> list[bytes]:
+            together.wait()
+            return signing_keys(path)
+
+        with ThreadPoolExecutor(6) as pool:
+            found = [one.result() for one in [pool.submit(start) for _ in range(6)]]
+        assert all(one == found[0] for one in found)
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted(map(str, range(20)))

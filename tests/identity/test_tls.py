@@ -169,9 +169,9 @@ async def test_a_persons_client_shows_its_certificate(
     monkeypatch.setenv("HOLDFAST_CA_FILE", str(authority.file))
     with pytest.raises(Unavailable):
         await asyncio.to_thread(ask)
-    monkeypatch.setenv("HOLDFAST_CERTIFICATE", str(own))
+    monkeypatch.setenv("HOLDFAST_CLIENT_CERTIFICATE", str(own))
     assert isinstance(await asyncio.to_thread(ask), list)
-    monkeypatch.delenv("HOLDFAST_CERTIFICATE")
+    monkeypatch.delenv("HOLDFAST_CLIENT_CERTIFICATE")
     config.write_text(f'certificate = "{own}"\n')
     assert isinstance(await asyncio.to_thread(ask), list)
     (tmp_path / ".holdfast.toml").write_text(f'certificate = "{own}"\n')

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 from tests.server.asks import submit
-from tests.server.running import RunningServer
+from tests.server.running import RunningServer, until
 from tests.server.scripted_pilot import ScriptedPilot
 
-LABELS = {"route", "le", "result", "outcome"}
+LABELS = {"route", "le", "result", "outcome", "brakes"}
 
 
 async def _samples(server: RunningServer) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -50,6 +50,20 @@ async def test_what_is_done_is_counted(server: RunningServer, tenant: str) -> No
     assert grown("holdfast_queue_wait_seconds_count") >= 3
     assert grown("holdfast_run_seconds_count", ("outcome", "ok")) >= 3
     assert after[("holdfast_servers_alive", ())] >= 1
+
+
+async def test_a_server_counts_the_faults_that_it_answers(server: RunningServer, tenant: str) -> None:
+    before = await _samples(server)
+    await submit(server.person("submitter", tenant=tenant), {}, max_attempts=2)
+    pilot = await ScriptedPilot.register(server, tenant)
+    await pilot.end(await pilot.claim_one(), outcome="fault", exit_code=1)
+    counted = [("holdfast_faults_total", ()), ("holdfast_acts_total", (("brakes", "granted"),))]
+
+    async def grown() -> bool:
+        after = await _samples(server)
+        return all(after[one] > before[one] for one in counted)
+
+    await until(grown, "the fault to be answered and counted")
 
 
 async def test_labels_do_not_grow_with_what_is_asked(local: RunningServer, tenant: str) -> None:

@@ -25,7 +25,7 @@ from holdfast.ports.flow_engine import CaseStart, FlowEngine
 from holdfast.ports.peer import Caller, PeerRun, Renewed, Said
 from holdfast.services.follow_peers import FollowPeers
 from holdfast.services.keep_flows import KeepFlows
-from holdfast.services.keep_links import EVENT, KeepLinks
+from holdfast.services.keep_links import AWAY, EVENT, KeepLinks
 from holdfast.services.keep_peers import KeepPeers
 from holdfast.services.keep_sites import KeepSites
 from holdfast.services.measure_offer import MeasureOffer
@@ -190,6 +190,14 @@ async def test_a_peer_that_is_away_keeps_its_work_for_its_lease_and_the_time_to_
     events = await house.places.links.store.find_records(kind=EVENT, job="south")
     assert [str(one.body["what"]) for one in events][-2:] == ["moved:case-1:1", "late:case-1:1"]
     assert await house.places.left_at("south") == []
+
+
+async def test_why_a_peer_never_answered_is_kept_once(house: House) -> None:
+    house.line.away = True
+    for _ in range(AWAY + 2):
+        await house.look()
+    (event,) = await house.places.links.store.find_records(kind=EVENT, job="south")
+    assert (event.body["what"], event.body["detail"]) == ("disconnected", "nobody answers")
 
 
 async def test_what_a_peer_stopped_for_its_lease_has_not_failed(house: House) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.ports.errors import Permanent
@@ -17,3 +20,16 @@ def must_be_private(path: Path, why: str) -> None:
     """`Permanent`, with what to do, if a file can be read by others; `why` that is bad."""
     if open_to_others(path):
         raise Permanent(f"{path} can be read by others: {why}. Run: chmod 600 {path}")
+
+
+def make_private(path: Path, text: str) -> None:
+    """Make such a file unless there is one. Of two processes that make it at once the first one's stays, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    try:
+        with suppress(FileExistsError):
+            path.hardlink_to(made)
+    finally:
+        made.unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 
 import structlog
 
@@ -25,7 +26,7 @@ async def keep(settings: Settings) -> None:
     services = KeeperParts(parts)
     loops = asyncio.create_task(run_loops(services.loops()))
     log.info("keeper", store=settings.store_url.split(":", 1)[0], lease=settings.lease)
-    figures = Metrics(services.samples)
+    figures = Metrics(lambda: chain(parts.samples(), services.samples()))
     callers = KnowCallers(parts.identity, ask_provider(parts))
     try:
         async with metrics_door(figures, callers, listen=settings.listen, port=settings.metrics_port):

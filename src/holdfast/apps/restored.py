@@ -13,12 +13,12 @@ from holdfast.apps.wiring.stores import Stores, open_stores
 from holdfast.domain.faults.audit import Note
 from holdfast.ports.errors import Conflict
 from holdfast.services.keep_audit import KeepAudit
-from holdfast.services.note_keepers import keepers_known
+from holdfast.services.note_keepers import EVERY, keepers_known
 from holdfast.services.raise_generation import Raised, RaiseGeneration
 from holdfast.services.write_checked import CheckedWriter
 
-LOOK = 7.0
-"""Seconds in which a server that runs has stored its beat again."""
+LOOK = EVERY + 2
+"""Seconds in which a server that runs has stored its beat again, and a keeper its line, which is the rarer."""
 
 
 async def store_restored(

@@ -145,24 +145,32 @@ def _find_token(server: Setting, flag: Path | None, environment: Mapping[str, st
     dev = _read(where.dev)
     if dev.get("server") == server.value and where.dev_token.exists():
         return Setting(read_token(where.dev_token), str(where.dev_token))
-    for path in (where.user, where.system):
-        named = _read(path).get("token_file")
-        if named:
-            token = path.parent / Path(named).expanduser()
-            return Setting(read_token(token), f"{token} (named by {path})")
+    if (token := _named_token(where.user)) is not None:
+        return token
     if where.user_token.exists():
         return Setting(read_token(where.user_token), str(where.user_token))
+    if (token := _named_token(where.system)) is not None:
+        return token
     raise BadSettings(
         f"no token is known for {server.value}. Put yours into {where.user_token} and make that file yours alone (chmod 600), "
         "or set HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE"
     )
 
 
+def _named_token(path: Path) -> Setting | None:
+    named = _read(path).get("token_file")
+    if not named:
+        return None
+    token = path.parent / Path(named).expanduser()
+    return Setting(read_token(token), f"{token} (named by {path})")
+
+
 def find_tls(environment: Mapping[str, str] | None = None) -> ssl.SSLContext | None:
-    """Whom to trust and what to show to servers that ask for a certificate: `HOLDFAST_CA_FILE` and `HOLDFAST_CERTIFICATE`, else the user's file, else the system's. None: nobody said anything."""
+    """Whom to trust and what to show to servers that ask for a certificate: `HOLDFAST_CA_FILE` and `HOLDFAST_CLIENT_CERTIFICATE`, else the user's file, else the system's. None: nobody said anything."""
     environment = os.environ if environment is None else environment
     where = places(environment)
-    ca, own = (_named(name, environment, where) for name in ("ca_file", "certificate"))
+    ca = _named("ca_file", environment.get("HOLDFAST_CA_FILE"), where)
+    own = _named("certificate", environment.get("HOLDFAST_CLIENT_CERTIFICATE"), where)
     if ca is None and own is None:
         return None
     try:
@@ -176,8 +184,8 @@ def find_tls(environment: Mapping[str, str] | None = None) -> ssl.SSLContext | N
     return context
 
 
-def _named(name: str, environment: Mapping[str, str], where: Places) -> Path | None:
-    if said := environment.get(f"HOLDFAST_{name.upper()}"):
+def _named(name: str, said: str | None, where: Places) -> Path | None:
+    if said:
         return Path(said).expanduser()
     for path in (where.user, where.system):
         if named := _read(path).get(name):

@@ -65,8 +65,9 @@ class KeepLinks:
                 link, failures=failures, connected=link.connected and not away, since=now if away else link.since
             )
 
-        before, after = await self._change(peer, worse)
-        if before.connected and not after.connected:
+        _, after = await self._change(peer, worse)
+        if after.failures == AWAY:
+            # Also of one that never answered: whoever has just named it wants to know why.
             await self.note(peer, "disconnected", why, now)
         return after
 

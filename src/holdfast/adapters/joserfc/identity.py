@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
 
-from holdfast.adapters.private_file import must_be_private
+from holdfast.adapters.private_file import make_private, must_be_private
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Permanent
 from holdfast.ports.identity import BadToken, Principal, Role
@@ -106,10 +105,7 @@ def _text(value: object) -> str:
 def signing_keys(path: Path) -> list[bytes]:
     """The keys in a file that only its owner may read, one a line; made where there is none."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(made, "w") as file:
-            file.write(secrets.token_hex(32))
+        make_private(path, secrets.token_hex(32))
     must_be_private(path, "it signs every token")
     keys = path.read_text().split()
     if not keys or min(map(len, keys)) < 32:

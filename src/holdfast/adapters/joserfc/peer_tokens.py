@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from base64 import urlsafe_b64decode
 from functools import lru_cache
@@ -13,7 +12,7 @@ from joserfc import jws, jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 
-from holdfast.adapters.private_file import must_be_private
+from holdfast.adapters.private_file import make_private, must_be_private
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Permanent
 from holdfast.ports.identity import BadToken
@@ -114,18 +113,7 @@ def _public(key: str) -> OKPKey:
 def _stored(path: Path) -> OKPKey:
     """The key pair in a file that only its owner may read; made where there is none."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(OKPKey.generate_key("Ed25519").as_dict(private=True))
-        made = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(text)
-        # Of two processes that make one at once, the first one's stays, whole.
-        try:
-            os.link(made, path)
-        except FileExistsError:
-            pass
-        finally:
-            made.unlink()
+        make_private(path, json.dumps(OKPKey.generate_key("Ed25519").as_dict(private=True)))
     must_be_private(path, "with it anyone is this domain to its peers")
     try:
         return OKPKey.import_key(json.loads(path.read_text()))

@@ -140,7 +140,7 @@ class KeeperParts:
         return loops
 
     def samples(self) -> Iterator[Sample]:
-        """What this keeper has done, and how the domain stands."""
+        """What only a keeper does, and how the domain stands."""
         yield from self._domain_samples()
         yield Sample("holdfast_orphans_silent_total", "Claims of silent pilots released", self.orphans.silent_found)
         yield Sample("holdfast_orphans_forgotten_total", "Claims unknown to their pilots", self.orphans.forgotten_found)
@@ -159,13 +159,6 @@ class KeeperParts:
             yield Sample("holdfast_letters_total", "Letters to receivers", told.sent, (("result", "taken"),))
             yield Sample("holdfast_letters_total", "", told.failed, (("result", "failed"),))
             yield Sample("holdfast_letters_total", "", told.dropped, (("result", "given up"),))
-        yield Sample("holdfast_faults_total", "Faults found and answered", self.parts.faults.handled)
-        yield Sample("holdfast_exceptions_total", "Exceptions other than faults", self.parts.exceptions.answered)
-        brakes = self.parts.brakes
-        yield Sample(
-            "holdfast_acts_total", "Acts of rules, by what the brakes said", brakes.granted, (("brakes", "granted"),)
-        )
-        yield Sample("holdfast_acts_total", "", brakes.refused, (("brakes", "refused"),))
         if self.follow is not None and self.leases is not None:
             yield Sample("holdfast_peer_batches_total", "Calls that asked peers after runs", self.follow.batches)
             yield Sample("holdfast_peer_ends_total", "Ends of sub-flows in other domains", self.follow.told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -14,6 +14,7 @@ from holdfast.adapters.httpx.element_files import HttpElementFiles
 from holdfast.adapters.httpx.notify import HttpxNotify
 from holdfast.adapters.joserfc.identity import SignedIdentity, signing_keys
 from holdfast.adapters.joserfc.peer_tokens import Ed25519Tokens
+from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.adapters.system.clock import RandomIds, SystemClock
 from holdfast.adapters.system.element_files import FolderFiles, XrootdFiles
 from holdfast.adapters.system.flow_folder import FlowFolder
@@ -124,6 +125,14 @@ class Parts:
     traces: OtlpTraces | None = None
     """None: nobody wants them."""
     tracing: TraceJobs | None = None
+
+    def samples(self) -> Iterator[Sample]:
+        """What servers and keepers both do: whoever learns of a fault answers it."""
+        brakes, words = self.brakes, "Acts of rules, by what the brakes said"
+        yield Sample("holdfast_faults_total", "Faults found and answered", self.faults.handled)
+        yield Sample("holdfast_exceptions_total", "Exceptions other than faults", self.exceptions.answered)
+        yield Sample("holdfast_acts_total", words, brakes.granted, (("brakes", "granted"),))
+        yield Sample("holdfast_acts_total", "", brakes.refused, (("brakes", "refused"),))
 
 
 def make_parts(settings: Settings, process: str = "server") -> Parts:

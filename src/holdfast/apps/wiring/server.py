@@ -213,6 +213,7 @@ class ServerParts:
 
     def samples(self) -> Iterator[Sample]:
         """What this server has done, for `/metrics`."""
+        yield from self.parts.samples()
         yield from self.relays.samples()
         desk, tally = self.claims.tally, self.parts.writer.tally
         yield Sample("holdfast_claims_granted_total", "Claims given to pilots", desk.granted)
