@@ -193,10 +193,10 @@ async def test_a_peer_that_is_away_keeps_its_work_for_its_lease_and_the_time_to_
 
 
 async def test_why_a_peer_never_answered_is_kept_once(house: House) -> None:
-    house.line.away = True
+    links = house.places.links
     for _ in range(AWAY + 2):
-        await house.look()
-    (event,) = await house.places.links.store.find_records(kind=EVENT, job="south")
+        await links.failed("west", "nobody answers")
+    (event,) = await links.store.find_records(kind=EVENT, job="west")
     assert (event.body["what"], event.body["detail"]) == ("disconnected", "nobody answers")
 
 
