@@ -220,6 +220,21 @@ def test_chart_is_clean_and_draws_what_is_meant(tmp_path: Path) -> None:
     picked = by["Service", "site"]["spec"]["selector"]
     labels = by["Deployment", "site-server"]["spec"]["template"]["metadata"]["labels"]
     assert picked.items() <= labels.items()
+    more = tmp_path / "mine.yaml"
+    more.write_text(
+        "peerKey: {existingSecret: theirs}\nvolumes: [{name: shared, nfs: {server: nas, path: /flows}}]\n"
+        "volumeMounts: [{name: shared, mountPath: /shared}]\n"
+    )
+    for one in drawn(tmp_path, "-f", str(more)):
+        if one["kind"] == "Deployment":
+            pod = one["spec"]["template"]["spec"]
+            (container,), (first,) = pod["containers"], pod["initContainers"]
+            assert first["command"][-2:] == ["/secret/signing-key", "/secret/peer-key"]
+            assert {"name": "HOLDFAST_PEER_KEY", "value": "/run/holdfast/peer-key"} in container["env"]
+            assert {"name": "shared", "mountPath": "/shared"} in container["volumeMounts"]
+            (keys,) = [volume["projected"] for volume in pod["volumes"] if volume["name"] == "keys"]
+            assert [source["secret"]["name"] for source in keys["sources"]] == ["holdfast-signing-key", "theirs"]
+            assert "shared" in {volume["name"] for volume in pod["volumes"]}
     without = drawn(tmp_path, "--set", "worker.replicas=0")
     assert "site-worker" not in {one["metadata"]["name"] for one in without}
     target = tmp_path / "holdfast"
