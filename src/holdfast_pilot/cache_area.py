@@ -246,16 +246,15 @@ def link_or_copy(source: str, target: str) -> bool:
     return True
 
 
-def link_into(place: str, target: str) -> None:
-    """Link a file to where a job wants it; mostly its folder is there and the name is free."""
+def link_into(place: str, target: str) -> bool:
+    """Link a file to where a job wants it, or copy it: False. Mostly its folder is there and the name is free."""
     try:
-        link_or_copy(place, target)
+        return link_or_copy(place, target)
     except FileExistsError:
         os.unlink(target)
-        link_or_copy(place, target)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        link_or_copy(place, target)
+    return link_or_copy(place, target)
 
 
 def _write(descriptor: int, content: bytes) -> None:

@@ -12,7 +12,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from holdfast_pilot.cache_area import AreaIndex, Known, digest_of, link_or_copy, untouched
+from holdfast_pilot.cache_area import AreaIndex, Known, digest_of, link_into, untouched
 
 if TYPE_CHECKING:
     from holdfast_pilot.cache import Cache
@@ -157,8 +157,7 @@ class Neighbours(threading.Thread):
             try:
                 if not untouched(place, known.size, known.stamp):
                     continue
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                if not link_or_copy(place, target) and digest_of(target) != known.sha256:
+                if not link_into(place, target) and digest_of(target) != known.sha256:
                     os.unlink(target)
                     continue
             except OSError as error:

@@ -36,6 +36,7 @@ BODY = 7
         ("<assign><copy><from variable='nobody'/><to variable='x'/></copy></assign>", BODY, "no variable nobody"),
         ('<invoke partnerLink="nobody" operation="a"/>', BODY, "no partner link nobody"),
         ('<invoke operation="a"/>', BODY, "partnerLink is missing"),
+        ("<throw/>", BODY, "faultName is missing"),
         ("<rethrow/>", BODY, "only stand in a fault handler"),
         ("<compensate/>", BODY, "only stand in a handler"),
         (scope(do("a"), catch='<catchAll><compensateScope target="z"/></catchAll>'), BODY, "no scope z"),

@@ -81,9 +81,7 @@ class _Reader(HandlerReader):
             "rethrow": lambda _, std: Rethrow(std),
             "compensate": lambda _, std: Compensate(std),
             "compensateScope": lambda element, std: CompensateScope(std, element.get("target")),
-            "throw": lambda element, std: Throw(
-                std, element.qname(element.get("faultName")), element.get("faultVariable")
-            ),
+            "throw": self.throw,
             "validate": self.validate,
             "wait": self.wait,
             "assign": self.assign,
@@ -212,6 +210,10 @@ class _Reader(HandlerReader):
         self.needed(element, "variables")
         self.changed(element, "no schema is read: it is seen to that the variables have a value")
         return Validate(std, tuple(element.get("variables").split()))
+
+    def throw(self, element: Element, std: Standard) -> Activity:
+        self.needed(element, "faultName")
+        return Throw(std, element.full_name("faultName"), element.get("faultVariable"))
 
     def wait(self, element: Element, std: Standard) -> Activity:
         found = self.when(element)
