@@ -31,7 +31,8 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 NO_GUARD = "no-guard"
 GUARD_LOST = "guard-lost"
-_GUARD_SECONDS = 10.0
+_TURN = 0.02
+_TURNS = 500  # in all ten seconds for a guard to come
 
 
 class Waiting:
@@ -65,7 +66,8 @@ class GuardLink:
         self._reader: threading.Thread | None = None
         with self._lock:
             self._launch()
-        if not self._ready.wait(_GUARD_SECONDS):
+        # In short waits, here and in `start`: a pilot that was itself stopped meanwhile has not waited.
+        if not any(self._ready.wait(_TURN) for _ in range(_TURNS)):
             self.close()
             raise OSError("the guard of payloads does not start on this machine")
 
@@ -86,13 +88,14 @@ class GuardLink:
 
     def start(self, payload: Payload, waiting: Waiting) -> bool:
         """Hand a payload to the guard; false when there is none to be had."""
-        give_up = steady() + _GUARD_SECONDS
-        while not self._begin(payload, waiting):
-            if self._closing or steady() > give_up:
-                self._on_lost()
-                return False
-            time.sleep(0.02)
-        return True
+        for _ in range(_TURNS):
+            if self._begin(payload, waiting):
+                return True
+            if self._closing:
+                break
+            time.sleep(_TURN)
+        self._on_lost()
+        return False
 
     def _begin(self, payload: Payload, waiting: Waiting) -> bool:
         """Hand a payload to the guard; false when there is none just now, and then it has surely not begun."""

@@ -8,59 +8,32 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import shutil
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from bench.harness import commit
 from tests.chaos.audit import Audit, Verdict
 from tests.chaos.campaign import Campaign
-from tests.chaos.evidence import Evidence, job_from, read_cuts, read_published
+from tests.chaos.evidence import gather
 from tests.chaos.kept_report import keep_report
-from tests.chaos.ledger import read_ledger
 from tests.chaos.site import Site, say
 from tests.chaos.sizes import SIZES, Size
 
 
-def gather(site: Site) -> Evidence:
-    """Everything the auditor needs, read past Holdfast."""
-    records: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for record in _kept(site, "records"):
-        if record["job"]:
-            records[record["job"]].append(record)
-    jobs = {document["id"]: job_from(document, records[document["id"]]) for document in _kept(site, "jobs")}
-    manifests = [job.winner.manifest["path"] for job in jobs.values() if job.winner and job.winner.manifest]
-    batches: dict[str, int] = {}
-    for text in (site.folder / "journal.jsonl").read_text().splitlines():
-        line = json.loads(text)
-        batches[line["key"]] = len(line["ids"])
-    return Evidence(
-        accepted=site.submitter.accepted,
-        batches=batches,
-        jobs=jobs,
-        marks=list(read_ledger(site.ledger_path)),
-        faults=site.faults.faults,
-        cuts=read_cuts(site.folder / "gate.jsonl"),
-        published={path: read_published(path) for path in manifests},
-        misuse=site.submitter.wrong,
-    )
-
-
-def _kept(site: Site, kind: str) -> Iterator[dict[str, Any]]:
-    """All documents of an index, also written to the folder for whoever wants to know why."""
-    with (site.folder / f"{kind}.jsonl").open("w") as lines:
-        for document in site.store.everything(kind):
-            lines.write(json.dumps(document) + "\n")
-            yield document
+def leave(site: Site, told: dict[str, list[tuple[str, int]]]) -> None:
+    """Write what the auditor needs beside what is in the folder already, read past Holdfast."""
+    for kind in ("records", "jobs"):
+        with (site.folder / f"{kind}.jsonl").open("w") as lines:
+            for document in site.store.everything(kind):
+                lines.write(json.dumps(document) + "\n")
+    (site.folder / "asked.json").write_text(json.dumps({"told": told, "misuse": site.submitter.wrong}) + "\n")
 
 
 def last_line(size: Size, verdict: Verdict) -> str:
@@ -87,15 +60,16 @@ async def run(size: Size, seed: int, folder: Path) -> Verdict:
     try:
         await site.start()
         say(f"everything runs after {time.monotonic() - began:.0f} s; seed {seed}, folder {folder}")
-        await Campaign(site).run()
+        campaign = Campaign(site)
+        await campaign.run()
         told = await site.stories()
         await site.end()
         say("auditing")
-        evidence = replace(await asyncio.to_thread(gather, site), told=told)
+        await asyncio.to_thread(leave, site, told)
     finally:
         site.abandon()
         await site.store.stop()
-    verdict = Audit(evidence, size.lease).judge()
+    verdict = Audit(gather(folder), size.lease).judge()
     complaints = verdict.complaints(death_limit=size.death_limit, silence_limit=size.silence_limit)
     report = {
         "size": asdict(size),
@@ -108,7 +82,7 @@ async def run(size: Size, seed: int, folder: Path) -> Verdict:
         "faults": _counted(site),
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": commit(),
-        "load": round(os.getloadavg()[0], 1),
+        "load": round(campaign.load, 1),
     }
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n")
     for complaint in complaints:

@@ -315,8 +315,9 @@ class Audit:
             cut = any(0 <= at - moment <= FOR_CLOSING for moment in self.cuts.get(granted.by, ()))
             return dead or cut
         if reason.startswith(SILENT):
+            # Its lease is counted from its last beat, which was up to a third of the lease before it was stopped.
             return dead or any(
-                stop.began + self.lease <= at for stop in life.stops if stop.ended - stop.began > self.lease
+                stop.began + self.lease * 2 / 3 <= at for stop in life.stops if stop.ended - stop.began > self.lease
             )
         if reason.startswith(BYE):
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ class Campaign:
 
     site: Site
     act: str = "start"
+    load: float = 0.0
+    """Of the machine, the highest that was seen."""
     asides: set[asyncio.Task[None]] = field(default_factory=set)
     """Pauses that end by themselves."""
 
@@ -237,6 +240,7 @@ class Campaign:
     async def _progress(self) -> None:
         while True:
             await asyncio.sleep(10.0)
+            self.load = max(self.load, os.getloadavg()[0])
             states = await self.site.states()
             told = " ".join(f"{state} {count}" for state, count in sorted(states.items())) or "no answer"
             pilots = self.site.crew.of("pilot")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.chaos.faults import Fault
-from tests.chaos.ledger import Mark
+from tests.chaos.faults import Fault, read_faults
+from tests.chaos.ledger import Mark, read_ledger
 from tests.chaos.submitter import Accepted
 
 _CLAIM = re.compile(r"claim ([0-9a-f]{32})")
@@ -94,6 +95,40 @@ class Evidence:
     misuse: Sequence[str] = ()
     told: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
     """Stories as the servers tell them, of some jobs that ran more than once: event and attempt of each line."""
+
+
+def gather(folder: Path) -> Evidence:
+    """Everything the auditor needs, from the folder that a campaign has left."""
+    records: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for record in _lines(folder / "records.jsonl"):
+        if record["job"]:
+            records[record["job"]].append(record)
+    jobs = {one["id"]: job_from(one, records[one["id"]]) for one in _lines(folder / "jobs.jsonl")}
+    manifests = [job.winner.manifest["path"] for job in jobs.values() if job.winner and job.winner.manifest]
+    journal = list(_lines(folder / "journal.jsonl"))
+    nothing: dict[str, Any] = {"told": {}, "misuse": []}
+    asked = next(_lines(folder / "asked.json"), nothing)
+    return Evidence(
+        accepted=[
+            Accepted(job, line["tenant"], kind)
+            for line in journal
+            for job, kind in zip(line["ids"], line["kinds"], strict=True)
+        ],
+        batches={line["key"]: len(line["ids"]) for line in journal},
+        jobs=jobs,
+        marks=list(read_ledger(folder / "ledger.jsonl")),
+        faults=read_faults(folder / "faults.jsonl"),
+        cuts=read_cuts(folder / "gate.jsonl"),
+        published={path: read_published(path) for path in manifests},
+        misuse=asked["misuse"],
+        told={job: [(event, attempt) for event, attempt in story] for job, story in asked["told"].items()},
+    )
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    if path.exists():
+        with path.open() as lines:
+            yield from map(json.loads, lines)
 
 
 def job_from(document: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> Job:

@@ -48,7 +48,7 @@ class FaultLog:
     def moment(self, kind: str, what: str, who: str, detail: str = "") -> Fault:
         """A fault that is over at once."""
         fault = self.begin(kind, what, who, detail)
-        fault.ended = fault.began
+        self.end(fault, at=fault.began)
         return fault
 
     def of(self, *, kind: str | None = None, what: Iterable[str] = ()) -> Iterator[Fault]:
@@ -62,3 +62,14 @@ class FaultLog:
         line["ended"] = None if fault.ended == FOR_EVER else fault.ended
         with self._path.open("a") as lines:
             lines.write(json.dumps(line) + "\n")
+
+
+def read_faults(path: Path) -> list[Fault]:
+    """All faults in the order in which they began; of each the last that was written."""
+    found: dict[tuple[str, str, str, float], Fault] = {}
+    for text in path.read_text().splitlines():
+        line = json.loads(text)
+        ended = line.pop("ended")
+        fault = Fault(**line, ended=FOR_EVER if ended is None else ended)
+        found[fault.kind, fault.what, fault.who, fault.began] = fault
+    return list(found.values())

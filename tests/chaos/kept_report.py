@@ -1,4 +1,5 @@
-"""What a campaign came to, as a result of a benchmark: `python -m tests.chaos.kept_report FOLDER`, for one that ran earlier.
+"""What a campaign came to, as a result of a benchmark: `python -m tests.chaos.kept_report FOLDER`, for one that ran earlier. With `--judge` the auditor looks at
+what it left once more, as when a rule of his was wrong.
 
 `just chaos SIZE` does it by itself. The result is bench/results/chaos_SIZE.json; a small campaign proves only that campaigns run, and is kept apart like any smoke run.
 """
@@ -9,11 +10,14 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from bench.harness import keep
+from tests.chaos.audit import Audit
+from tests.chaos.evidence import gather
 
 
 def figures_of(report: dict[str, Any]) -> dict[str, Any]:
@@ -60,11 +64,28 @@ def keep_report(folder: Path, *, commit: str = "") -> Path:
     return keep(f"chaos_{name}", [], figures_of(report), known, smoke=name == "small")
 
 
+def judge_again(folder: Path) -> None:
+    """Write the report anew."""
+    path = folder / "report.json"
+    report = json.loads(path.read_text())
+    size = report["size"]
+    verdict = Audit(gather(folder), size["lease"]).judge()
+    complaints = verdict.complaints(death_limit=size["death_limit"], silence_limit=size["silence_limit"])
+    report |= {"complaints": complaints, "verdict": asdict(verdict)}
+    report.setdefault("at", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(path.stat().st_mtime)))
+    path.write_text(json.dumps(report, indent=1) + "\n")
+    for complaint in complaints:
+        sys.stderr.write(f"WRONG: {complaint}\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--commit", default="", help="what was tried, where the report does not say")
+    parser.add_argument("--judge", action="store_true", help="have the auditor look again")
     asked = parser.parse_args()
+    if asked.judge:
+        judge_again(asked.folder)
     sys.stdout.write(f"{keep_report(asked.folder, commit=asked.commit)}\n")
     return 0
 

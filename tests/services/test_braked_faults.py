@@ -25,6 +25,8 @@ from holdfast.ports.incident_store import IncidentQuery
 from holdfast.services.decide_faults import EXLET
 from holdfast.services.keep_approvals import KeepApprovals
 from holdfast.services.keep_audit import KeepAudit
+from holdfast.services.keep_storms import Outcome
+from holdfast.services.lease_brakes import LeaseBrakes
 
 NEEDS = Resources(cpus=1, memory=1 << 30)
 
@@ -162,3 +164,32 @@ async def test_what_needs_a_second_person_goes_on_when_one_agrees(desk: Desk) ->
     assert await handler.resume(act["job"], act["incident"], act["n"])
     assert (await desk.now("one")).state is State.FORCED_COMPLETE
     assert (await desk.standing("one"))[0] is IncidentState.COMPLETE
+
+
+async def test_what_is_held_while_its_group_is_let_through_does_not_stay_held(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = await desk.add_rule(IS_MEMORY, MORE_MEMORY)
+    handler = desk.handler()
+    brakes = handler.acting.brakes
+    assert brakes is not None
+    await handler.handle([(await desk.put(f"job-{number}", resources=NEEDS), OOM) for number in range(60)])
+    (group,) = await brakes.storms.groups("lab")
+    ((named, canary),) = group.canaries.items()
+    assert named.endswith(rule)
+    await brakes.storms.tell("lab", [Outcome(group.id, named, act, well=False) for act in canary.pending])
+    await handler.handle([(await desk.put("before", resources=NEEDS), OOM)])
+    assert (await desk.standing("before"))[0] is IncidentState.HELD
+    real = LeaseBrakes.permit
+
+    async def spoken_meanwhile(self: LeaseBrakes, *asked: Any) -> Any:
+        answers = await real(self, *asked)
+        await self.storms.let_all("lab", group.id, named)
+        return answers
+
+    monkeypatch.setattr(LeaseBrakes, "permit", spoken_meanwhile)
+    await handler.handle([(await desk.put("after", resources=NEEDS), OOM)])
+    assert (await desk.standing("after"))[0] is IncidentState.WAITING, "nobody would have woken it"
+    assert (await desk.now("after")).not_before is not None
+    assert await handler.wake("lab", group.id) >= 1
+    assert (await desk.standing("before"))[0] is IncidentState.WAITING

@@ -122,6 +122,16 @@ async def test_what_the_house_did_is_closed(desk: Desk) -> None:
     assert await desk.stands() == (IncidentState.COMPLETE, "as the job's policy says")
 
 
+async def test_what_one_handler_put_off_and_another_did_is_closed(desk: Desk) -> None:
+    """Both worked on it at once; the one whom the brakes refused wrote last."""
+    await desk.answered("retry", state=State.AVAILABLE)
+    known = (await desk.incidents.get_standings(["i1"]))["i1"]
+    put_off = known.standing.moved(IncidentState.WAITING, now=2, due=2, n=1, note="500 in 10 minutes are used up")
+    await desk.incidents.put_standings([(put_off, known.version)])
+    await desk.closing.look()
+    assert await desk.stands() == (IncidentState.COMPLETE, "as the job's policy says")
+
+
 async def test_a_fault_that_stands_is_left_to_the_handler_of_faults(desk: Desk) -> None:
     await desk.answered("exlet", Resubmit(), acted=False)
     await desk.closing.look()

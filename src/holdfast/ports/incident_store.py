@@ -27,6 +27,8 @@ MAX_FOUND = 1000
 """Incidents of a page, and values of a count."""
 MAX_PILES = 10_000
 """Piles of one answer."""
+SHOWN_AFTER = 1.2
+"""Seconds after which a search surely finds what was written."""
 
 
 class StoredStanding(NamedTuple):

@@ -120,6 +120,20 @@ class ActOnFaults:
         now = self.clock.now()
         waits = [(one, NEVER if said is None or said.again is None else said.again) for one, said in cases]
         await self.writer.write([one.parked(until, now) for one, until in waits])
+        await self._wake_late(
+            [(one, said.group) for one, said in cases if said is not None and said.again is None and said.group]
+        )
+
+    async def _wake_late(self, cases: Sequence[tuple[FaultCase, str]]) -> None:
+        """Somebody may have let the group through between the brakes' word and ours, and did not find these among the held: nobody would wake them."""
+        if self.brakes is None or not cases:
+            return
+        tenants = {one.standing.tenant for one, _ in cases}
+        held = {group.id for tenant in tenants for group in await self.brakes.storms.groups(tenant) if group.held}
+        late = [one for one, group in cases if group not in held]
+        now = self.clock.now()
+        await self._move(late, lambda _, known, now: known.moved(IncidentState.WAITING, now=now, due=now))
+        await self.writer.write([one.parked(now, now) for one in late])
 
     # -- the house ---------------------------------------------------------------------------------------------
 

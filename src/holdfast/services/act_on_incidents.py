@@ -19,7 +19,7 @@ from holdfast.domain.faults.incident import CLOSED, OWN_ENGINE, Decision, Incide
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import NotFound
 from holdfast.ports.exlet_engine import ExletEngine
-from holdfast.ports.incident_store import IncidentQuery, IncidentStore
+from holdfast.ports.incident_store import SHOWN_AFTER, IncidentQuery, IncidentStore
 from holdfast.services.keep_approvals import KeepApprovals
 from holdfast.services.keep_audit import KeepAudit
 from holdfast.services.lease_brakes import LeaseBrakes
@@ -28,8 +28,6 @@ from holdfast.services.run_exlet import RunExlet
 
 NOBODY = "this domain cannot carry it out"
 MOST_SETTLED = 100
-SHOWN_AFTER = 1.2
-"""Seconds after which a search surely finds what was written."""
 
 
 class Did(StrEnum):

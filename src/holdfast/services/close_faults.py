@@ -23,6 +23,7 @@ from holdfast.services.look_again import look_again
 from holdfast.services.run_exlet import RunExlet
 
 BULK = 200
+UNSETTLED = frozenset({IncidentState.OPEN, IncidentState.WAITING})
 _STATES = {
     Course.RETRY.value: IncidentState.COMPLETE,
     Course.HOLD.value: IncidentState.HELD,
@@ -46,10 +47,8 @@ class CloseFaults:
         await look_again(self.look, self.every, self.troubled)
 
     async def look(self) -> None:
-        """Go through the incidents of faults that are open and overdue."""
-        query = IncidentQuery(
-            kind=ExceptionType.ABORT.value, states=frozenset({IncidentState.OPEN}), due=self.clock.now()
-        )
+        """Go through the incidents of faults that are open, or were put off, and are overdue."""
+        query = IncidentQuery(kind=ExceptionType.ABORT.value, states=UNSETTLED, due=self.clock.now())
         cursor: str | None = None
         while True:
             page = await self.incidents.find(query, sort="due", limit=BULK, cursor=cursor)
@@ -73,8 +72,10 @@ class CloseFaults:
             await self._move(standing, _STATES.get(decision.verdict, IncidentState.COMPLETE), words)
         elif is_one_write(exlet_from_plain(decision.exlet), of_case=bool(incident.case)):
             await self._repeat(incident, decision)
-        else:
+        elif standing.state is IncidentState.OPEN:
             await self._move(standing, IncidentState.HELD, "the job went on before its exlet began")
+        else:
+            return  # its exlet may have begun since it was put off, and says itself how it ends
         self.closed += 1
 
     async def _repeat(self, incident: Incident, decision: Decision) -> None:
@@ -85,6 +86,6 @@ class CloseFaults:
 
     async def _move(self, standing: Standing, state: IncidentState, words: str) -> None:
         known = (await self.incidents.get_standings([standing.id])).get(standing.id)
-        if known is not None and known.standing.state is IncidentState.OPEN:
+        if known is not None and known.standing.state in UNSETTLED:
             moved = known.standing.moved(state, now=self.clock.now(), n=max(1, standing.n), note=words)
             await self.incidents.put_standings([(moved, known.version)])

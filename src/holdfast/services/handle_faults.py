@@ -20,7 +20,7 @@ from holdfast.domain.faults.job_cost import cost_of
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError
-from holdfast.ports.incident_store import IncidentQuery, IncidentStore
+from holdfast.ports.incident_store import SHOWN_AFTER, IncidentQuery, IncidentStore
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
 from holdfast.ports.pilot_store import PilotStore
 from holdfast.services.act_on_faults import ActOnFaults
@@ -122,7 +122,13 @@ class HandleFaults:
 
     async def wake(self, tenant: str, group: str) -> int:
         """Make the faults of a storm's group due that were held for a person, who has now said how it goes on; how many there are."""
-        query = IncidentQuery(tenant=tenant, group=group, states=frozenset({IncidentState.HELD, IncidentState.WAITING}))
+        woken = await self._wake(tenant, group, IncidentState.HELD, IncidentState.WAITING)
+        # A search is up to a second old; what is held later than that looks itself whether somebody has spoken (`ActOnFaults`).
+        await asyncio.sleep(SHOWN_AFTER)
+        return woken + await self._wake(tenant, group, IncidentState.HELD)
+
+    async def _wake(self, tenant: str, group: str, *states: IncidentState) -> int:
+        query = IncidentQuery(tenant=tenant, group=group, states=frozenset(states))
         woken, cursor, now = 0, None, self.clock.now()
         while True:
             page = await self.incidents.find(query, sort="at", limit=BULK, cursor=cursor)
