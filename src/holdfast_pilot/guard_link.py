@@ -20,7 +20,7 @@ from typing import Any, Callable
 
 from holdfast_pilot.clock import steady
 from holdfast_pilot.payload import Outcome, Payload
-from holdfast_pilot.process_tree import children_of, claim_of
+from holdfast_pilot.process_tree import children_of, claim_of, is_changing
 
 log = logging.getLogger("holdfast_pilot")
 
@@ -216,13 +216,14 @@ class GuardLink:
         """Kill and reap what a dead guard left to the pilot; each death may hand over further children."""
         give_up = steady() + 5.0
         while steady() < give_up:
-            orphans = [pid for pid in children_of(os.getpid()) if claim_of(pid)]
+            children = children_of(os.getpid())
+            orphans = [pid for pid in children if claim_of(pid)]
             for pid in orphans:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
-            if not orphans:
+            if not orphans and not any(map(is_changing, children)):
                 return
             time.sleep(0.01)

@@ -47,3 +47,15 @@ def claim_of(pid: int) -> str:
         if word.startswith(_MARK):
             return word[len(_MARK) :].decode(errors="replace")
     return ""
+
+
+def is_changing(pid: int) -> bool:
+    """Whether a living process is just becoming another program: for that moment it has no environment to be told by."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as source:
+            if source.read(1):
+                return False
+        with open(f"/proc/{pid}/stat", "rb") as source:
+            return source.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (OSError, IndexError):
+        return False

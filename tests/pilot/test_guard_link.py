@@ -7,6 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+
+import pytest
+from tests.pilot.fake_server import until
+
+from holdfast_pilot import guard_link
+from holdfast_pilot.guard_link import GuardLink
+from holdfast_pilot.process_tree import is_changing
 
 # Two seconds for the guard to come; it comes after 0.8, and before that the pilot is stopped for three.
 PILOT = """
@@ -30,3 +38,23 @@ def test_a_pilot_that_is_stopped_while_its_guard_starts_does_not_give_it_up() ->
     pilot.send_signal(signal.SIGCONT)
     _, told = pilot.communicate(timeout=60)
     assert pilot.returncode == 0, told.decode()
+
+
+def test_a_process_without_an_environment_is_changing_and_a_dead_one_is_not() -> None:
+    with subprocess.Popen(["sleep", "60"], env={}) as bare:
+        until(lambda: Path(f"/proc/{bare.pid}/cmdline").read_bytes().startswith(b"sleep"), "the program to run")
+        assert is_changing(bare.pid)
+        bare.kill()
+        until(lambda: not is_changing(bare.pid), "its death")
+    assert not is_changing(os.getpid())
+
+
+def test_an_orphan_that_is_becoming_another_program_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no environment at the first look, so that nobody can tell whose it is."""
+    claims = iter(["", "claim-1"])
+    orphan = subprocess.Popen(["sleep", "60"])
+    monkeypatch.setattr(guard_link, "children_of", lambda _pid: [orphan.pid] if orphan.poll() is None else [])
+    monkeypatch.setattr(guard_link, "claim_of", lambda _pid: next(claims, "claim-1"))
+    monkeypatch.setattr(guard_link, "is_changing", lambda _pid: True)
+    GuardLink._end_orphans()
+    assert orphan.poll() is not None
