@@ -148,7 +148,6 @@ TABLE: tuple[Row, ...] = (
             "tests/faults/test_spoilt_ways.py::test_a_spoilt_way_to_the_store_makes_no_storm",
         ),
         ("chaos",),
-        missing="calls of the store rise to 1.3 times by resets and 1.7 times when half are answered 503, where 1.2 is asked: there is no budget for repeats",
     ),
     Row(
         27,
