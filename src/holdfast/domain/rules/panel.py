@@ -9,7 +9,7 @@ A panel belongs to one thread, and is told of every change of its sets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.domain.faults.exception_type import ExceptionType
@@ -31,11 +31,13 @@ class _Gate:
     What was learned is not unlearned when a rule goes: a bit too many costs a walk.
     """
 
-    __slots__ = ("always", "bounded", "found_by", "found_in", "learned")
+    __slots__ = ("always", "bounded", "found_by", "found_in", "learned", "looks")
 
     def __init__(self) -> None:
         self.found_by: dict[str, dict[object, int]] = {}
         self.found_in: dict[str, dict[object, int]] = {}
+        self.looks: tuple[tuple[str, Callable[[object, int], int]], ...] = ()
+        """How `found_by` is asked; at hand, since every decision does."""
         self.bounded: dict[tuple[str, bool], tuple[float, int]] = {}
         """By a field, and whether more or less is asked for: the bound that is reached first."""
         self.always = 0
@@ -51,6 +53,8 @@ class _Gate:
             by_value = (self.found_in if sign == "has" else self.found_by).setdefault(field, {})
             for one in value if isinstance(value, tuple) else (value,):
                 by_value[one] = by_value.get(one, 0) | bit
+            if len(self.looks) < len(self.found_by):
+                self.looks = tuple((name, known.get) for name, known in self.found_by.items())
             return
         more = sign[0] == ">"
         new: Any = value
@@ -60,8 +64,8 @@ class _Gate:
     def asked(self, context: Context) -> int:
         """The sets in which a first rule may be true, or err."""
         bits = self.always
-        for field, by_value in self.found_by.items():
-            bits |= by_value.get(context[field], 0)
+        for field, look in self.looks:
+            bits |= look(context[field], 0)
         for field, by_key in self.found_in.items():
             keys: Any = context[field]
             for key in keys:

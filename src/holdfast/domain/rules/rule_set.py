@@ -222,7 +222,8 @@ class SetWalk(NamedTuple):
     walk: Walk
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: every decision makes one, and to make a frozen one takes three times as long.
+@dataclass(slots=True)
 class Ruling:
     """What the rules say to one exception: every walk that was made, the last of which decides."""
 

@@ -124,7 +124,8 @@ class Tested:
     """What went wrong, where the verdict is `error`."""
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: every decision makes one, and to make a frozen one takes three times as long.
+@dataclass(slots=True)
 class Walk:
     """A way through a tree, and what it came to.
 

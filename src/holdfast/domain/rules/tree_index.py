@@ -66,7 +66,7 @@ class _Bounds:
 class _Chain:
     """Rules that are each other's alternatives, in their order; and by what each is found."""
 
-    __slots__ = ("bounded", "finders", "found_by", "found_in", "last_active", "others", "rules")
+    __slots__ = ("bounded", "finders", "found_by", "found_in", "last_active", "looks", "others", "rules")
 
     def __init__(self) -> None:
         self.rules: list[tuple[str, Answer]] = []
@@ -74,6 +74,8 @@ class _Chain:
         """By which of its comparisons each rule is found; None: it must always be looked at."""
         self.found_by: dict[str, dict[object, list[int]]] = {}
         """The places of rules by a field and the value that it must have."""
+        self.looks: tuple[tuple[str, Callable[[object], list[int] | None]], ...] = ()
+        """How that is asked; at hand, since every walk does."""
         self.found_in: dict[str, dict[object, list[int]]] = {}
         """The places of rules by a map and the key that it must have."""
         self.bounded: dict[tuple[str, bool], _Bounds] = {}
@@ -97,6 +99,8 @@ class _Chain:
             by_value = (self.found_in if sign == "has" else self.found_by).setdefault(field, {})
             values = dict.fromkeys(value) if isinstance(value, tuple) else (value,)
             lists = [by_value.setdefault(each, []) for each in values]
+            if len(self.looks) < len(self.found_by):
+                self.looks = tuple((name, known.get) for name, known in self.found_by.items())
             most = max(map(len, lists)) + (_WORSE if field in _FEW_VALUES else 0)
             if finder is None or most < fewest:
                 rarest, finder, fewest = lists, one, most
@@ -124,8 +128,8 @@ class _Chain:
     def candidates(self, context: Context) -> list[int]:
         """The places of all rules that may be true, or err, in their order."""
         found = self.others
-        for field, by_value in self.found_by.items():
-            places = by_value.get(context[field])
+        for field, look in self.looks:
+            places = look(context[field])
             if places:
                 found = found + places if found else places
         for field, by_key in self.found_in.items():
