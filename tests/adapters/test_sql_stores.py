@@ -14,7 +14,7 @@ from uuid import uuid4
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 import pytest_asyncio
-from sqlalchemy import event, make_url, text, update
+from sqlalchemy import event, make_url, select, text, update
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from tests import servers
 from tests.contracts.examples import NOW, job, record
@@ -143,6 +143,14 @@ class TestSqlite:
         found = await store.search(JobQuery(at_least={"ended": 0}, anyof={"case": ["c"]}), sort="ended")
         assert [one.document for one in found.jobs] == [tied]
         await store.open()  # once more changes nothing
+
+    async def test_additions_do_not_keep_the_release_before_out(self, store: SqlJobStore) -> None:
+        async with store.database.dialect.writer.begin() as connection:
+            assert (await connection.execute(select(layout.c.number))).scalar() == 2
+        await store.database.run(update(layout).values(number=4))  # as it was said for a while
+        await store.open()
+        async with store.database.dialect.writer.begin() as connection:
+            assert (await connection.execute(select(layout.c.number))).scalar() == 2
 
     async def test_incidents_of_the_second_layout_are_counted_in_the_inbox(self, store: SqlJobStore) -> None:
         incidents = SqlIncidentStore(store.database)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Executable, Table, insert, inspect, make_url,
 from holdfast.adapters.sql.dialects import Dialect, Postgres, Sqlite
 from holdfast.adapters.sql.errors import translated
 from holdfast.adapters.sql.rows import Row
-from holdfast.adapters.sql.tables import ADDED, LAYOUT, layout, metadata
+from holdfast.adapters.sql.tables import ADDED, ADDED_INDEXES, LAYOUT, TAKEN, layout, metadata
 from holdfast.ports.errors import Permanent
 
 ANSWER_SECONDS = 30.0
@@ -49,10 +49,10 @@ class SqlDatabase:
                 number = (await connection.execute(select(layout.c.number))).scalar()
                 if number is None:
                     await connection.execute(insert(layout).values(number=LAYOUT))
-                elif number < LAYOUT:
-                    await connection.run_sync(_grow, number)
+                elif number <= TAKEN:
+                    await connection.run_sync(_grow)
                     await connection.execute(update(layout).values(number=LAYOUT))
-        if number is not None and number > LAYOUT:
+        if number is not None and number > TAKEN:
             raise Permanent(f"the tables have layout {number}; this release knows {LAYOUT}")
 
     async def close(self) -> None:
@@ -101,16 +101,14 @@ class SqlDatabase:
             task.exception()  # looked at, so that nothing complains when the caller went away
 
 
-def _grow(connection: Connection, number: int) -> None:
-    """Bring the tables of an older layout up to ours; inside the transaction that holds the lock."""
-    quote = connection.dialect.identifier_preparer.quote
-    for later in range(number + 1, LAYOUT + 1):
-        columns, indexes = ADDED[later]
-        for column in columns:
-            if column.name in {one["name"] for one in inspect(connection).get_columns(column.table.name)}:
-                continue  # the whole table is new
+def _grow(connection: Connection) -> None:
+    """Add what came after these tables were made, also by a release before ours; inside the transaction that holds the lock."""
+    quote, looked = connection.dialect.identifier_preparer.quote, inspect(connection)
+    there = {(name, one["name"]) for name in {one.table.name for one in ADDED} for one in looked.get_columns(name)}
+    for column in ADDED:
+        if (column.table.name, column.name) not in there:
             kind = column.type.compile(connection.dialect)
             connection.execute(text(f"ALTER TABLE {column.table.name} ADD COLUMN {quote(column.name)} {kind}"))
-        for index in (one for table in metadata.sorted_tables for one in table.indexes):
-            if index.name in indexes:
-                index.create(connection, checkfirst=True)  # it is there if the table is as new as it
+    for index in (one for table in metadata.sorted_tables for one in table.indexes):
+        if index.name in ADDED_INDEXES:
+            index.create(connection, checkfirst=True)

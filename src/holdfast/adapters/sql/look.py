@@ -9,7 +9,7 @@ from sqlalchemy import Connection, inspect, select, text
 
 from holdfast.adapters.sql.database import SqlDatabase
 from holdfast.adapters.sql.errors import translated
-from holdfast.adapters.sql.tables import LAYOUT, jobs, layout, metadata
+from holdfast.adapters.sql.tables import LAYOUT, TAKEN, jobs, layout, metadata
 from holdfast.ports.looks import StoreLook
 
 OLDEST_POSTGRES = 15
@@ -32,7 +32,7 @@ def _look(connection: Connection) -> StoreLook:
     wrong: list[str] = []
     notes: list[str] = []
     number = connection.execute(select(layout.c.number)).scalar() if layout.name in there else None
-    if number is not None and number > LAYOUT:
+    if number is not None and number > TAKEN:
         wrong.append(f"its tables have layout {number}, made by a newer release; this release knows {LAYOUT}")
     elif number is not None and number < LAYOUT:
         notes.append(f"its tables have layout {number}; the next server of this release brings them to {LAYOUT}")

@@ -6,8 +6,6 @@ it stand the fields that are searched: derived at each write, never read back in
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import (
     DDL,
     BigInteger,
@@ -26,8 +24,11 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from holdfast.domain.jobs.job_document import FINAL
 
-LAYOUT = 4
-"""The layout of the tables; a store with a newer one is refused."""
+LAYOUT = 2
+"""The layout of the tables; a store with a newer one is refused. Columns that may be empty, indexes and tables are added without another number, so that the release
+before works on the same store."""
+TAKEN = 4
+"""Up to here numbers were given for such additions, too: they mean the same layout."""
 
 metadata = MetaData()
 
@@ -209,11 +210,8 @@ audit = Table(
 """Pages of the audit log, written once; `last` is the number of a page's last entry."""
 Index("audit_last", audit.c.tenant, audit.c.last)
 
-ADDED: dict[int, tuple[tuple[Column[Any], ...], tuple[str, ...]]] = {
-    2: ((jobs.c.case, jobs.c.work, jobs.c.ended), ("jobs_case", "jobs_ended")),
-    3: ((standings.c.second, standings.c.core_seconds), ("standings_inbox", "standings_changed")),
-    4: ((), ("jobs_over",)),
-}
-"""The columns and indexes that came with a layout; whole tables are made where they are missing."""
+ADDED = (jobs.c.case, jobs.c.work, jobs.c.ended, standings.c.second, standings.c.core_seconds)
+ADDED_INDEXES = frozenset({"jobs_case", "jobs_ended", "jobs_over", "standings_inbox", "standings_changed"})
+"""Columns and indexes that came later than their tables; whole tables are made where they are missing."""
 
 layout = Table("layout", metadata, Column("number", Integer, primary_key=True, autoincrement=False))
