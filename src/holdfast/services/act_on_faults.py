@@ -130,10 +130,15 @@ class ActOnFaults:
             return
         tenants = {one.standing.tenant for one, _ in cases}
         held = {group.id for tenant in tenants for group in await self.brakes.storms.groups(tenant) if group.held}
-        late = [one for one, group in cases if group not in held]
+        await self.make_due([one for one, group in cases if group not in held])
+
+    async def make_due(self, cases: Sequence[FaultCase]) -> None:
+        """What was put off is to be looked at again now."""
+        if not cases:
+            return
         now = self.clock.now()
-        await self._move(late, lambda _, known, now: known.moved(IncidentState.WAITING, now=now, due=now))
-        await self.writer.write([one.parked(now, now) for one in late])
+        await self._move(cases, lambda _, known, now: known.moved(IncidentState.WAITING, now=now, due=now))
+        await self.writer.write([one.parked(now, now) for one in cases])
 
     # -- the house ---------------------------------------------------------------------------------------------
 

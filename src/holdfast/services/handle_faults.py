@@ -133,17 +133,14 @@ class HandleFaults:
         while True:
             page = await self.incidents.find(query, sort="at", limit=BULK, cursor=cursor)
             jobs = await self.store.get([one.standing.job for one in page.found if one.standing.job])
-            cases, moved = list[FaultCase](), []
+            cases = list[FaultCase]()
             for one in page.found:
                 stored = jobs.get(one.standing.job)
                 if stored is not None and fault_incident_id(stored.document) == one.standing.id:
-                    moved.append((one.standing.moved(IncidentState.WAITING, now=now, due=now), one.version))
                     made = Decision(one.standing.id, one.standing.n, tenant, now, "", "")
                     cases.append(FaultCase(stored.document, one.standing, made))
-            if moved:
-                await self.incidents.put_standings(moved)
-                await self.acting.writer.write([one.parked(now, now) for one in cases])
-            woken, cursor = woken + len(moved), page.cursor
+            await self.acting.make_due(cases)
+            woken, cursor = woken + len(cases), page.cursor
             if cursor is None:
                 return woken
 
