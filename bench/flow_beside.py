@@ -24,7 +24,7 @@ from bench.flow_scale import accepted
 from bench.harness import keep, leave, pressure
 from bench.peers.peer import Peer, TooLong, environment_of
 from bench.whole_site import WholeSite, whole_site
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 from holdfast.apps.wiring.stores import open_stores
 
 WORKERS = 2

@@ -27,7 +27,7 @@ from tests.server.processes import Processes, processes
 from tests.server.running import Domain
 
 from bench.harness import Run, keep, leave, paired, pressure, rates
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 
 ADDED_GOAL, KEPT_GOAL = 5.0, 0.9
 TENANT = "bench"

@@ -28,7 +28,7 @@ from bench.bare_temporal import bare_temporal
 from bench.harness import keep, leave, paired
 from bench.peers.peer import Peer
 from bench.whole_site import WholeSite, whole_site
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 
 GOAL = 0.15
 BESIDE_PARSL = 4.0

@@ -24,8 +24,9 @@ from tests.chaos.sizes import Size
 from tests.chaos.store_cluster import NODES, StoreCluster
 from tests.chaos.submitter import Submitter
 
+from holdfast.adapters.private_file import write_private
 from holdfast.apps.settings import load
-from holdfast.apps.tokens import make_token, write_private
+from holdfast.apps.tokens import make_token
 from holdfast_pilot import libc
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -10,7 +10,7 @@ import yaml
 from tests.chaos.processes import free_port, launch
 from tests.server.running import Domain
 
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy/prometheus/holdfast.rules.yaml"

@@ -17,7 +17,7 @@ import pytest
 from tests.executor import functions
 from tests.executor.conftest import SLOTS, Site
 
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 from holdfast.client import Executor, HoldfastClient, JobFailed, NotCallable, NotFound, RemoteError
 
 PATIENCE = 60.0

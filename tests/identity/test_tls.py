@@ -21,9 +21,9 @@ from tests.server.store_room import store_room
 from holdfast.adapters.httpx.guarded import certificates_with
 from holdfast.adapters.httpx.peer_calls import HttpxPeerCalls
 from holdfast.adapters.httpx.site_desk import HttpxSiteDesk
+from holdfast.adapters.private_file import write_private
 from holdfast.apps.server.tls import certificate_kept
 from holdfast.apps.settings import load
-from holdfast.apps.tokens import write_private
 from holdfast.client import BadSettings, HoldfastClient, Patience, Unavailable, calls
 from holdfast.client.settings import find_server, places
 from holdfast.domain.jobs.outbound import Outbound

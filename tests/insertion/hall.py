@@ -12,7 +12,7 @@ from tests.server.processes import Processes, Started, processes
 from tests.server.running import Domain, until
 from tests.server.store_room import store_room
 
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 
 WAITING = """#!/bin/sh
 echo "$1" >> {folder}/begun

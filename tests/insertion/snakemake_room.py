@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.insertion.shell import ROOT, VERSIONS
 
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 
 PLUGIN = ROOT / "plugins" / "snakemake-executor-plugin-holdfast"
 SNAKEFILE = ROOT / "tests" / "insertion" / "Snakefile"

@@ -16,8 +16,9 @@ import httpx
 from tests import servers
 from tests.chaos.processes import Child, free_port
 
+from holdfast.adapters.private_file import write_private
 from holdfast.apps.settings import load
-from holdfast.apps.tokens import make_token, write_private
+from holdfast.apps.tokens import make_token
 
 LEASE = 2
 PATIENCE = 12.0

@@ -22,7 +22,7 @@ from tests.live.test_site_agent import SETTINGS, slurm
 from tests.server.processes import processes
 from tests.server.running import until
 
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 from holdfast.formats.bpel import read_bpel
 from holdfast.ports.flow_engine import CaseStart
 

@@ -19,7 +19,7 @@ from tests.server.processes import Processes, Started, processes
 from tests.server.running import Domain, until
 from tests.server.store_room import store_room
 
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 PATIENCE = 120.0

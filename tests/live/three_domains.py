@@ -23,7 +23,7 @@ from tests.server.http_client import http_client
 from tests.server.processes import Started
 from tests.server.running import Domain, until
 
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 
 TENANT = "default"
 NET = "10.213.77"

@@ -15,7 +15,7 @@ from tests.matrix.room import WORK, Plan, Room
 from tests.matrix.scenario import scenario
 from tests.matrix.site import until
 
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 from holdfast.domain.pilots.batch import BatchId, PilotJob, Refusal, SubmitRefused
 
 

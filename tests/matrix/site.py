@@ -26,7 +26,7 @@ from tests.server.processes import Processes, Started, processes
 from tests.server.running import Domain
 from tests.server.store_room import store_room
 
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 from holdfast.client import HoldfastClient
 
 PATIENCE = 60.0

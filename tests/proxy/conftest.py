@@ -15,7 +15,7 @@ from tests.server.running import Domain, RunningServer
 from tests.server.store_room import store_room
 
 import tes
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 from holdfast.apps.wiring.loops import run_loops, stop
 from holdfast.services.relay_tasks import RelayTasks
 

@@ -18,7 +18,7 @@ from tests.chaos.processes import free_port, launch
 from tests.server.http_client import http_client
 from tests.server.running import Domain, until
 
-from holdfast.apps.tokens import write_private
+from holdfast.adapters.private_file import write_private
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -26,10 +26,21 @@ def make_private(path: Path, text: str) -> None:
     """Make such a file unless there is one. Of two processes that make it at once the first one's stays, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     made = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
+    _write_new(made, text)
     try:
         with suppress(FileExistsError):
             path.hardlink_to(made)
     finally:
         made.unlink()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, from its first moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    _write_new(path, text + "\n")
+
+
+def _write_new(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)

@@ -17,11 +17,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from holdfast.adapters.private_file import write_private
 from holdfast.adapters.temporal.dev_server import HOW_TO_GET_TEMPORAL, DevServer, fetch_program, find_program, tied
 from holdfast.apps.server.app import HttpServer, listening, make_app, server_config
 from holdfast.apps.settings import Settings
 from holdfast.apps.signals_left import SignalsLeft
-from holdfast.apps.tokens import make_token, write_private
+from holdfast.apps.tokens import make_token
 from holdfast.apps.wiring.keeper import KeeperParts
 from holdfast.apps.wiring.loops import run_loops, stop, until_told
 from holdfast.apps.wiring.parts import make_parts

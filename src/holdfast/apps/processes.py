@@ -153,8 +153,9 @@ def token(
     out: Annotated[Path | None, typer.Option(help="Write it to this file, readable by you alone.")] = None,
 ) -> None:
     """Make a token, signed by this machine's signing key."""
+    from holdfast.adapters.private_file import write_private
     from holdfast.apps.settings import load
-    from holdfast.apps.tokens import make_token, write_private
+    from holdfast.apps.tokens import make_token
 
     settings = load()
     if not settings.key_file.exists():

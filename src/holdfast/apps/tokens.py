@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from holdfast.adapters.joserfc.identity import SignedIdentity, signing_keys
 from holdfast.adapters.system.clock import SystemClock
@@ -28,12 +26,3 @@ def make_token(settings: Settings, *, subject: str, tenant: str, roles: Sequence
         raise Permanent("a pilot gets its own token from the server; give it one of role enrol")
     identity = SignedIdentity(signing_keys(settings.key_file), SystemClock())
     return identity.issue(subject=subject, tenant=tenant, roles=allowed, seconds=seconds)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, from its first moment."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(made, "w") as file:
-        file.write(text + "\n")
