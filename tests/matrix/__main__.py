@@ -45,7 +45,6 @@ def run_all(site: FailureSite, scenarios: Sequence[Scenario], place: Path) -> tu
             except Exception:
                 broken += 1
                 say(f"FAILED {name}\n{traceback.format_exc()}")
-                site.recover()
                 break
             cells.append(asdict(cell))
             say(

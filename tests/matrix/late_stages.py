@@ -18,6 +18,7 @@ from tests.matrix.scenario import (
     at_the_end,
     changed,
     gated,
+    has_begun,
     needing,
     person,
     scenario,
@@ -217,7 +218,7 @@ def host_lost_at_the_end(room: Room) -> Plan:
         gate.touch()
 
     def meanwhile() -> None:
-        room.state("running")
+        has_begun(gate)
         if room.failing:
             room.site.wire.cut()
             gate.touch()
@@ -309,7 +310,7 @@ def network_at_telling(room: Room) -> Plan:
         room.site.desk.refusals["next"] = 1
 
     def meanwhile() -> None:
-        room.state("running", "completed")
+        has_begun(gate)
         if room.failing:
             wire.cut()
             gate.touch()
@@ -334,7 +335,7 @@ def server_lost_at_telling(room: Room) -> Plan:
         gate.touch()
 
     def meanwhile() -> None:
-        room.state("running", "failed")
+        has_begun(gate)
         if room.failing:
             wire.cut()  # else the submitter may be told before anyone is lost
             room.site.lose_keeper()

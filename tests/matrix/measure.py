@@ -39,8 +39,10 @@ def measure(site: FailureSite, scenario: Scenario, way: Submission, *, failing: 
         lost = _refused(where, plan, way) if failing and plan.again is not None else 0.0
         with ThreadPoolExecutor(1) as pool:
             beside = pool.submit(plan.meanwhile)
-            seen = submit(way, where.client, where.operator, site.desk, plan.specification, plan.job)
-            beside.result()
+            try:
+                seen = submit(way, where.client, where.operator, site.desk, plan.specification, plan.job)
+            finally:
+                beside.result()  # what went wrong there is why the submitter waited in vain
         job: Any = where.operator.job(where.measured())
         assert seen.state == job["state"] == plan.state, f"the submitter saw {seen.state}, the job is {job['state']}"
         most = plan.attempts + plan.twice if failing else 1

@@ -139,7 +139,8 @@ def waiting_for(gate: Path) -> list[str]:
 
 @contextmanager
 def room(site: FailureSite, *, failing: bool) -> Iterator[Room]:
-    """A room that is empty again afterwards."""
+    """A room that is empty again afterwards, at a site where nothing is broken yet."""
+    site.recover()
     tenant, folder = site.tenant(), site.folder / f"room-{uuid4().hex[:8]}"
     folder.mkdir()
     with (

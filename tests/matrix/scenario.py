@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from tests.matrix.room import WORK, Plan, Room, nothing
+from tests.matrix.site import until
 
 from holdfast.client.answers import NewJob
 
@@ -56,8 +58,18 @@ def changed(need: str, **how: int) -> dict[str, object]:
     return {"action": "resubmit", "how": "changed", "needs": {need: how}}
 
 
-def gated(gate: object) -> str:
-    return f"while ! test -e {gate}; do sleep 0.02; done; {WORK}"
+def gated(gate: Path) -> str:
+    """It says that it has begun, and goes on when the gate is open."""
+    return f"touch {_begun(gate)}; while ! test -e {gate}; do sleep 0.02; done; {WORK}"
+
+
+def has_begun(gate: Path) -> None:
+    """Wait for what is gated to run on its host. A job is running for the servers before its host knows of it: whoever cuts the way then cuts off the claim, not the end."""
+    until(_begun(gate).exists, "the job to begin on its host")
+
+
+def _begun(gate: Path) -> Path:
+    return gate.with_name(f"{gate.name}-begun")
 
 
 def while_it_runs(room: Room, lose: Callable[[], None], mend: Callable[[], None]) -> Plan:
@@ -67,7 +79,7 @@ def while_it_runs(room: Room, lose: Callable[[], None], mend: Callable[[], None]
         gate.touch()
 
     def meanwhile() -> None:
-        room.state("running", "completed")
+        has_begun(gate)
         if room.failing:
             lose()
             mend()
@@ -83,7 +95,7 @@ def at_the_end(room: Room, lose: Callable[[], None], mend: Callable[[], None]) -
         gate.touch()
 
     def meanwhile() -> None:
-        room.state("running", "completed")
+        has_begun(gate)
         if room.failing:
             lose()
             gate.touch()

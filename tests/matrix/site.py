@@ -132,6 +132,7 @@ class FailureSite:
     def recover(self) -> None:
         """As it was in the beginning, whatever a failed scenario left behind."""
         self.wire.mend()
+        self.element.faults = []
         if self.server.process.poll() is not None:
             self.start_server()
         if self.keeper.process.poll() is not None:
