@@ -249,6 +249,11 @@ async def test_a_spoiled_file_is_not_given_to_the_next_job(site: Site) -> None:
 async def test_a_new_pilot_takes_over_what_a_killed_one_left(site: Site) -> None:
     first = site.pilot("node1", 1)
     source, digest = await produce(site, 1)
+
+    async def kept() -> bool:
+        return bool(site.inodes())
+
+    await until(kept, "the pilot to hear of the commit: only then the file is in its cache")
     first.kill()
     site.pilot("node1", 2)
     assert (await site.look(2, source))[3] == digest
