@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import httpx
+import pytest
 from tests.server.asks import problem, read, submit
 from tests.server.event_reader import read_events
 from tests.server.running import RunningServer, until
@@ -75,6 +77,25 @@ async def test_giving_up_ends_the_jobs(server: RunningServer, tenant: str) -> No
     assert (await read(olga, job))["state"] == "cancelled"
     await server.refresh()
     problem(await olga.post("/v1/inbox/acts", json=wish(do="cancel")), 409)
+
+
+@pytest.mark.parametrize("verb", ["retry", "cancel", "force-fail"])
+async def test_a_job_that_is_steered_by_hand_waits_in_the_inbox_no_more(
+    server: RunningServer, tenant: str, verb: str
+) -> None:
+    _, jobs = await _waiting(server, tenant, 2)
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    known = await read(olga, jobs[0])
+    body = {"reason": "mended"}
+    if verb == "force-fail":
+        body |= {"expected_generation": known["generation"], "expected_attempt": known["attempt"]}
+    assert (await olga.post(f"/v1/jobs/{jobs[0]}/{verb}", json=body)).status_code == 200
+    await server.refresh()
+    (group,) = (await olga.get("/v1/inbox")).json()["groups"]
+    assert group["count"] == 1
+    found = (await olga.get("/v1/incidents", params={"state": "complete"})).json()["incidents"]
+    assert [one["job"] for one in found] == [jobs[0]]
+    assert re.fullmatch("olga: .+[.] mended", found[0]["note"])
 
 
 async def test_who_may_act_and_who_may_see(server: RunningServer, tenant: str) -> None:

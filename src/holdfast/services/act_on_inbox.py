@@ -21,6 +21,7 @@ from holdfast.ports.errors import NotFound, PortError, Transient
 from holdfast.ports.incident_store import IncidentQuery, IncidentStore
 from holdfast.ports.job_store import JobStore, Written
 from holdfast.ports.slip_store import Slip, SlipStore
+from holdfast.services.settle_incidents import settle_held
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.write_checked import Answer, Settled
 
@@ -106,7 +107,8 @@ class ActOnInbox:
 
         members = await asyncio.gather(*(one(standing) for standing in chosen.standings))
         if target.remedy is not Remedy.EXLET:
-            await self._settle([one for one in members if not one.refused], f"{by}: {target.remedy.value}. {why}")
+            done = [one.incident for one in members if not one.refused]
+            await settle_held(self.incidents, done, f"{by}: {target.remedy.value}. {why}", now=self.clock.now())
         made = Act(name, by, self.clock.now(), why, target, reach, chosen.whole, members)
         (written,) = await self.slips.put([(Slip(_slip(name), tenant, KIND, _plain(made)), None)])
         if not isinstance(written, Written):
@@ -133,18 +135,6 @@ class ActOnInbox:
             return _refusal(await self.steer.cancel(standing.job, by=by, reason=why))
         except PortError as error:
             return str(error)
-
-    async def _settle(self, members: Sequence[Member], words: str) -> None:
-        """What a person has mended waits for nobody any more."""
-        known = await self.incidents.get_standings([one.incident for one in members])
-        now = self.clock.now()
-        moved = [
-            (one.standing.moved(IncidentState.COMPLETE, now=now, n=one.standing.n, note=words[:1000]), one.version)
-            for one in known.values()
-            if one.standing.state not in CLOSED
-        ]
-        if moved:
-            await self.incidents.put_standings(moved)
 
     async def get(self, tenant: str, name: str) -> Act:
         """An act as it was done; `NotFound` if there is none in the tenant."""

@@ -25,6 +25,7 @@ from holdfast.services.keep_audit import KeepAudit
 from holdfast.services.lease_brakes import LeaseBrakes
 from holdfast.services.order_engines import Answer, Unanswered
 from holdfast.services.run_exlet import RunExlet
+from holdfast.services.settle_incidents import settle_held
 
 NOBODY = "this domain cannot carry it out"
 MOST_SETTLED = 100
@@ -135,15 +136,8 @@ class ActOnIncidents:
         if not page.found:
             await asyncio.sleep(SHOWN_AFTER)
             page = await self.incidents.find(query, limit=MOST_SETTLED)
-        words, now = f"{order.by}: {order.verb}", self.clock.now()
-        known = await self.incidents.get_standings([one.standing.id for one in page.found]) if page.found else {}
-        moved = [
-            (one.standing.moved(IncidentState.COMPLETE, now=now, n=one.standing.n, note=words), one.version)
-            for one in known.values()
-            if one.standing.state is IncidentState.HELD
-        ]
-        if moved:
-            await self.incidents.put_standings(moved)
+        found = [one.standing.id for one in page.found]
+        await settle_held(self.incidents, found, f"{order.by}: {order.verb}", now=self.clock.now())
 
     async def _put_off(self, incident: Incident, decision: Decision, said: Braked | None) -> Acted:
         """It is not done now: later by itself, or when a person has looked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from holdfast.domain.jobs import steering
@@ -11,7 +12,10 @@ from holdfast.domain.jobs.job_document import JobDocument, Phase, State, Token
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError, Transient
+from holdfast.ports.incident_store import IncidentStore
 from holdfast.ports.job_store import JobStore, Record
+from holdfast.services.fault_incident import fault_incident_id
+from holdfast.services.settle_incidents import settle_held
 from holdfast.services.write_checked import Answer, Settled, Unsettled, Wish, Writer
 
 MANY = 500
@@ -27,20 +31,18 @@ class SteerJobs:
     clock: Clock
     fault_answer: FaultAnswer | None = None
     """What becomes of a fault whose job was held; None: its own retry policy."""
+    incidents: IncidentStore | None = None
+    """Where a fault waits for a person, and does no more when the job is retried or ended by hand; None: the caller sees to that."""
 
     async def cancel(self, job: str, *, by: str, reason: str = "") -> Answer:
         """End the job; a pilot that runs it is ordered to stop."""
         now = self.clock.now()
-        before: list[JobDocument] = []
-
-        def decide(document: JobDocument) -> JobDocument | Refused:
-            before[:] = [document]
-            return steering.cancel(document, now=now, by=by, reason=reason)
-
-        answer = await self._one(job, decide, lambda document: document.state is State.CANCELLED)
-        if isinstance(answer, Settled) and before and before[0].claim is not None:
-            await self.order(before[0], "cancel")
-        return answer
+        return await self._moved_on(
+            job,
+            lambda document: steering.cancel(document, now=now, by=by, reason=reason),
+            lambda document: document.state is State.CANCELLED,
+            f"{by}: cancel. {reason}",
+        )
 
     async def hold(self, job: str, *, holder: str, by: str, reason: str = "") -> Answer:
         now = self.clock.now()
@@ -60,8 +62,11 @@ class SteerJobs:
 
     async def retry(self, job: str, *, by: str, reason: str = "") -> Answer:
         now = self.clock.now()
-        return await self._one(
-            job, lambda document: steering.retry(document, now=now, by=by, reason=reason), lambda document: False
+        return await self._moved_on(
+            job,
+            lambda document: steering.retry(document, now=now, by=by, reason=reason),
+            lambda document: False,
+            f"{by}: retry. {reason}",
         )
 
     async def release(self, job: str, *, attempt: int, claim: str, by: str, reason: str) -> Answer:
@@ -97,16 +102,12 @@ class SteerJobs:
 
     async def force(self, job: str, *, to: State, expected: Token, by: str, reason: str) -> Answer:
         now = self.clock.now()
-        before: list[JobDocument] = []
-
-        def decide(document: JobDocument) -> JobDocument | Refused:
-            before[:] = [document]
-            return steering.force(document, to=to, expected=expected, now=now, by=by, reason=reason)
-
-        answer = await self._one(job, decide, lambda document: document.state is to)
-        if isinstance(answer, Settled) and before and before[0].claim is not None:
-            await self.order(before[0], "cancel")
-        return answer
+        return await self._moved_on(
+            job,
+            lambda document: steering.force(document, to=to, expected=expected, now=now, by=by, reason=reason),
+            lambda document: document.state is to,
+            f"{by}: {to.value}. {reason}",
+        )
 
     async def many(self, jobs: Sequence[str], verb: str, *, holder: str, by: str, reason: str = "") -> None:
         """Cancel, hold or continue many jobs; those that have ended, or that it does not apply to, stay as they are.
@@ -139,9 +140,10 @@ class SteerJobs:
         for job, answer in zip(jobs, answers, strict=True):
             if isinstance(answer, Unsettled):
                 raise Transient(f"the store did not settle job {job}: {answer.detail}")
+        if verb == "cancel":
             # What was cancelled already, perhaps by an earlier try of this very call, was not looked at.
-            if verb == "cancel" and isinstance(answer, Settled) and job in before and before[job].claim is not None:
-                await self.order(before[job], "cancel")
+            done = [job for job, answer in zip(jobs, answers, strict=True) if isinstance(answer, Settled)]
+            await self._conclude([before[job] for job in done if job in before], f"{by}: cancel. {reason}")
 
     async def order(self, document: JobDocument, what: str, **body: object) -> None:
         """Leave an order for the pilot that held the job; whichever server has its channel passes it on.
@@ -158,6 +160,35 @@ class SteerJobs:
             await self.store.add_records([record])
         except PortError:
             return
+
+    async def _moved_on(
+        self,
+        job: str,
+        decide: Callable[[JobDocument], JobDocument | Refused],
+        mine: Callable[[JobDocument], bool],
+        words: str,
+    ) -> Answer:
+        """The job goes on, or ends, by somebody's word."""
+        before: list[JobDocument] = []
+
+        def noting(document: JobDocument) -> JobDocument | Refused:
+            before[:] = [document]
+            return decide(document)
+
+        answer = await self._one(job, noting, mine)
+        if isinstance(answer, Settled):
+            await self._conclude(before, words)
+        return answer
+
+    async def _conclude(self, before: Sequence[JobDocument], words: str) -> None:
+        """What ran is to stop, and what waited for a person does no more. Best effort: neither changes what the jobs are."""
+        for document in before:
+            if document.claim is not None:
+                await self.order(document, "cancel")
+        faults = [fault_incident_id(document) for document in before if document.state is State.FAULTED]
+        if self.incidents is not None:
+            with suppress(PortError):
+                await settle_held(self.incidents, faults, words, now=self.clock.now())
 
     async def _one(
         self, job: str, decide: Callable[[JobDocument], JobDocument | Refused], mine: Callable[[JobDocument], bool]

@@ -117,7 +117,7 @@ class ServerParts:
         if parts.traces is not None and parts.tracing is not None:
             self.submit.offered.append(parts.tracing.created)
             self.submit.trace = parts.traces.current
-        self.steer = SteerJobs(store, writer, clock, leave_fault)
+        self.steer = SteerJobs(store, writer, clock, leave_fault, parts.incidents)
         self.tasks = KeepTasks(store, self.submit, self.steer, clock, recall)
         self.make_tasks = MakeTasks(store, self.submit, self.specifications, clock)
         self.beats = KeepBeats(

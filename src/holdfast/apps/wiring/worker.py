@@ -39,7 +39,7 @@ class WorkerParts:
         if server is None and parts.traces is not None and parts.tracing is not None:
             submit.offered.append(parts.tracing.created)
             submit.trace = parts.traces.current
-        steer = SteerJobs(parts.store, parts.writer, parts.clock, leave_fault)
+        steer = SteerJobs(parts.store, parts.writer, parts.clock, leave_fault, parts.incidents)
         settings = parts.settings
         shared = SharedFiles(settings.flow_files, hidden=(settings.state,))
         self.listings = KeepListings(parts.store, parts.clock, shared, every=settings.watch_every)
