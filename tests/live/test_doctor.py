@@ -72,6 +72,10 @@ async def test_an_installation_in_order_and_what_is_said_when_a_part_is_not(
         assert "holdfast server" in found["store"].remedy
         assert found["workers"].state == MISSING
         assert "holdfast worker" in found["workers"].remedy
+        assert "pruning" not in found
+        _, found = await patient.examine(keep_days=30)
+        assert "forgotten after 1 days, jobs removed after 30" in found["pruning"].words
+        assert "--retention 31d" in found["pruning"].remedy
 
         wrong = {"temporal": f"127.0.0.1:{free_port()}", "store": f"postgresql://holdfast@127.0.0.1:{free_port()}/x"}
         _, found = await patient.examine(**wrong)

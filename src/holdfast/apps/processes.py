@@ -269,6 +269,58 @@ def restored(
     )
 
 
+@app.command(rich_help_panel="Look at the installation")
+def prune(
+    older_than: Annotated[str, typer.Option(metavar="TIME", help="How long ago they must have ended, such as 30d.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    store: Store = None,
+    temporal: Temporal = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+) -> None:
+    """Remove jobs that ended long ago from the store. Everything may go on running meanwhile. Jobs of cases that have not ended stay, as do incidents, rules and files.
+
+    Keepers do the same by themselves where `HOLDFAST_KEEP_DAYS` says for how long.
+
+    holdfast prune --older-than 30d --dry-run
+    """
+    import asyncio
+    import json
+
+    from holdfast.apps.cli.amounts import parse_duration
+    from holdfast.apps.cli.output import Output
+    from holdfast.apps.prune import prune_store
+    from holdfast.apps.settings import load
+    from holdfast.ports.errors import PortError, Transient
+
+    try:
+        seconds = parse_duration(older_than)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--older-than") from error
+    if not (yes or dry_run):
+        if not sys.stdin.isatty():
+            sys.stderr.write("holdfast: this removes jobs for good; say --yes, or look first with --dry-run\n")
+            raise typer.Exit(2)
+        typer.confirm(f"Remove every job that ended more than {older_than} ago?", abort=True, err=True)
+    settings = load(store=store, temporal=temporal)
+    try:
+        with Output().progress("jobs") as bar:
+            done = asyncio.run(prune_store(settings, seconds=seconds, dry_run=dry_run, told=bar.of))
+    except PortError as error:
+        sys.stderr.write(f"holdfast: {error}. What was removed is removed; run it again for the rest.\n")
+        raise typer.Exit(6 if isinstance(error, Transient) else 1) from error
+    if as_json:
+        sys.stdout.write(json.dumps({**done._asdict(), "dry_run": dry_run}) + "\n")
+        return
+    verb = "would be removed" if dry_run else "were removed"
+    sys.stdout.write(f"{done.removed} jobs {verb}.\n")
+    if done.needed:
+        why = "belong to cases that have not ended, or their submitters are still to be told"
+        if not settings.temporal:
+            why += "; whether cases have ended only Temporal knows, and none is set (HOLDFAST_TEMPORAL)"
+        sys.stdout.write(f"{done.needed} stay: they {why}.\n")
+
+
 def _run(work: Coroutine[Any, Any, None]) -> None:
     import asyncio
 

@@ -72,6 +72,8 @@ class Settings(BaseModel):
     """Where the bearer token for it is: `env:NAME` or `file:PATH`."""
     lineage_namespace: str = Field(default="holdfast", pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,200}$")
     """The namespace of the jobs in these events; the tenant is put behind it."""
+    keep_days: int = Field(default=0, ge=0, le=36_500)
+    """Days for which jobs that have ended are kept, with what is kept beside them; keepers remove older ones. 0: for ever."""
     lease: int = Field(default=600, ge=2, le=86_400)
     """Seconds a silent pilot keeps its claims."""
     token_seconds: int = Field(default=900, ge=5, le=900)

@@ -55,6 +55,8 @@ class CaseSummary(NamedTuple):
     state: str
     started: int
     ended: int | None
+    above: str = ""
+    """The case whose sub-flow it is, as far as the engine knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,14 @@ class JobStore(Protocol):
         """
         ...
 
+    async def remove(self, jobs: Sequence[Stored]) -> int:
+        """Remove jobs for good with the records beside them, each only if it still is at the version that was read; how many went.
+
+        The only way in which a document ever goes: for jobs that ended long ago. `Transient` if unsure: look again. Of a job that is at another version by then
+        the records may be gone.
+        """
+        ...
+
     async def put_specifications(self, specifications: Sequence[Specification]) -> None:
         """Store what is not there yet; ids are digests, so one that is there is the same. `Transient` if unsure."""
         ...

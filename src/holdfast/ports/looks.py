@@ -31,3 +31,5 @@ class EngineLook:
     """Workers that asked for cases of our queue in the last minute."""
     hands: int = 0
     """The same for activities."""
+    keeps_days: float = 0.0
+    """For how long it remembers cases that have ended."""

@@ -245,6 +245,12 @@ def need_of(plan: FlowPlan) -> Need:
     )
 
 
+async def placed_for(slips: SlipStore, case: str) -> str:
+    """The case for which another was placed; empty: it was not placed."""
+    stored = (await slips.get([_name(case)])).get(_name(case))
+    return placing_of(stored).parent if stored is not None else ""
+
+
 def placing_of(stored: StoredSlip) -> Placing:
     return placing_from_plain(stored.slip.body)
 

@@ -22,6 +22,7 @@ from holdfast.ports.errors import Conflict, Transient
 from holdfast.ports.job_store import Change, JobStore, Record, Stored, Written
 from holdfast.ports.slip_store import SlipStore
 from holdfast.services.first_claims import ClaimFirst, FirstClaims
+from holdfast.services.prune_jobs import pruned_before
 from holdfast.services.raise_generation import generation_of
 from holdfast.services.write_checked import TRIES
 
@@ -83,7 +84,7 @@ class SubmitJobs:
         async with self._turns.setdefault(name, asyncio.Lock()):
             if self._accepted.get(name) == digest:
                 return [Accepted(job, created=False) for job in names]
-            await self._keep_key(name, tenant, digest, len(submissions))
+            await self._keep_key(name, tenant, digest, names)
             accepted = await self._accept(submissions, names, by, trace)
             _remember(self._accepted, name, digest, KNOWN_KEYS)
             return accepted
@@ -125,8 +126,8 @@ class SubmitJobs:
             return submissions
         return [replace(one, generation=self._generation + one.generation) for one in submissions]
 
-    async def _keep_key(self, name: str, tenant: str, digest: str, jobs: int) -> None:
-        body = {"digest": digest, "jobs": jobs}
+    async def _keep_key(self, name: str, tenant: str, digest: str, jobs: Sequence[str]) -> None:
+        body = {"digest": digest, "jobs": len(jobs)}
         record = Record(id=name, tenant=tenant, kind="key", job="", at=self.clock.now(), body=body)
         (new,) = await self.store.add_records([record])
         if new:
@@ -136,6 +137,12 @@ class SubmitJobs:
             raise Transient("the idempotency key could not be read back; send the same request again")
         if before.body["digest"] != digest:
             raise Conflict("this idempotency key was used for another request; use a new key for new jobs")
+        if before.at <= await self._pruned() and len(await self.store.get(jobs)) < len(jobs):
+            # They would be made, and run, a second time.
+            raise Conflict("jobs of this idempotency key ended long ago and were removed; use a new key for new jobs")
+
+    async def _pruned(self) -> int:
+        return 0 if self.slips is None else await pruned_before(self.slips)
 
     async def _keep_specifications(self, specifications: dict[str, Specification]) -> None:
         new = [spec for name, spec in specifications.items() if name not in self._known]

@@ -117,6 +117,25 @@ class Cluster:
         if len(items) != len(identifiers) or any(item["delete"]["status"] not in (200, 404) for item in items):
             raise Transient("OpenSearch did not remove everything; ask again")
 
+    async def remove_at(self, kind: str, versions: Sequence[tuple[str, Version]]) -> int:
+        """Remove documents that are still at these versions; how many went."""
+        line = b'{"delete":{"_id":%b,"if_seq_no":%d,"if_primary_term":%d}}\n'
+        answer = await self._send(
+            kind, [line % (orjson.dumps(name), version.number, version.term) for name, version in versions]
+        )
+        statuses = [item["delete"]["status"] for item in answer.get("items", ())]
+        if len(statuses) != len(versions) or not {200, 404, 409}.issuperset(statuses):
+            raise Transient("OpenSearch did not say of everything whether it was removed; ask again")
+        return statuses.count(200)
+
+    async def remove_by(self, kind: str, field: str, values: Sequence[str]) -> None:
+        """Remove the documents with one of these values that a search can see, whatever their version: those that are written once. Harmless to repeat."""
+        params = {"conflicts": "proceed", "wait_for_active_shards": self._write_params["wait_for_active_shards"]}
+        body = {"query": {"terms": {field: list(values)}}}
+        answer = await self.hosts.read(f"/{self.layout.alias(kind)}/_delete_by_query", body, params=params)
+        if answer["timed_out"] or answer["failures"]:
+            raise Transient("OpenSearch did not remove everything; ask again")
+
     async def _send(self, kind: str, body: list[bytes]) -> Any:
         lines = b"".join(body)
         # The HTTP library warns of large byte strings, and takes a file of the same bytes.

@@ -92,6 +92,12 @@ class OpenSearchJobStore:
         body, steps = tallying(query, over, step, by)
         return tally_from(await self.cluster.search("jobs", body), query.at_least[over], step, steps)
 
+    async def remove(self, jobs: Sequence[Stored]) -> int:
+        if not jobs:
+            return 0
+        await self.cluster.remove_by("records", "job", [one.document.id for one in jobs])
+        return await self.cluster.remove_at("jobs", [(one.document.id, one.version) for one in jobs])
+
     async def put_specifications(self, specifications: Sequence[Specification]) -> None:
         lines = [
             (one.id, None, to_json(specification_to_json(one), f"specification {one.id!r}")) for one in specifications

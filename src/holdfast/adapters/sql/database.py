@@ -6,7 +6,20 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Executable, Table, insert, inspect, make_url, select, text, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Executable,
+    Table,
+    delete,
+    insert,
+    inspect,
+    make_url,
+    select,
+    text,
+    tuple_,
+    update,
+)
 
 from holdfast.adapters.sql.dialects import Dialect, Postgres, Sqlite
 from holdfast.adapters.sql.errors import translated
@@ -87,6 +100,20 @@ class SqlDatabase:
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
         """Create rows, and put others over the versions before theirs; says which took place."""
         return await self._unbroken(self.dialect.write(table, creates, rewrites))
+
+    async def remove(self, table: Table, versions: Sequence[tuple[str, int]], beside: Column[Any]) -> int:
+        """Remove the rows that are at these versions, and those of another table that name them; how many went."""
+
+        async def change() -> int:
+            standing = tuple_(table.c.id, table.c.version).in_(versions)
+            async with self.dialect.writer.begin() as connection:
+                gone = (await connection.execute(delete(table).where(standing).returning(table.c.id))).scalars().all()
+                if gone:
+                    await connection.execute(delete(beside.table).where(self.dialect.any_of(beside, gone)))
+            return len(gone)
+
+        with translated():
+            return await self._unbroken(change())
 
     async def _unbroken(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Carry work out to its end even if the caller is cancelled: a connection that is given up halfway is lost to the pool."""

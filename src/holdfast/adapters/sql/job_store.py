@@ -99,6 +99,10 @@ class SqlJobStore:
         wanted, steps = tallies(self.database.dialect, query, over=over, step=step, by=by)
         return in_steps(await self.database.rows(wanted), steps)
 
+    async def remove(self, jobs: Sequence[Stored]) -> int:
+        at = [(escaped(one.document.id), one.version.number) for one in jobs if one.version.term == TERM]
+        return await self._remove_at(at) if at else 0
+
     async def put_specifications(self, specifications: Sequence[Specification]) -> None:
         await self._create_specifications({one.id: one for one in specifications}.values())
 
@@ -144,6 +148,9 @@ class SqlJobStore:
     def _jobs_by_id(self, ids: Sequence[str]) -> Executable:
         wanted = self.database.dialect.any_of(jobs.c.id, [escaped(one) for one in ids])
         return select(jobs.c.version, jobs.c.document).where(wanted)
+
+    async def _remove_at(self, versions: Sequence[tuple[str, int]]) -> int:
+        return await self.database.remove(jobs, versions, records.c.job)
 
     async def _create_specifications(self, wanted: Iterable[Specification]) -> None:
         rows = [(escaped(one.id), to_json(specification_to_json(one), f"specification {one.id!r}")) for one in wanted]

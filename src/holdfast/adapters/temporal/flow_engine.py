@@ -342,6 +342,7 @@ async def _summary(found: WorkflowExecution) -> CaseSummary:
         state=state,
         started=await found.memo_value(outside.BEGUN, _millis(found.start_time) or 0, type_hint=int),
         ended=_millis(found.close_time),
+        above=found.parent_id or "",
     )
 
 

@@ -6,7 +6,11 @@ import time
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetClusterInfoRequest
+from temporalio.api.workflowservice.v1 import (
+    DescribeNamespaceRequest,
+    DescribeTaskQueueRequest,
+    GetClusterInfoRequest,
+)
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -29,9 +33,12 @@ async def look_at_engine(engine: TemporalFlowEngine) -> EngineLook:
         raise
     with translated():
         info = await client.workflow_service.get_cluster_info(GetClusterInfoRequest(), timeout=ANSWER)
+        asked = DescribeNamespaceRequest(namespace=client.namespace)
+        namespace = await client.workflow_service.describe_namespace(asked, timeout=ANSWER)
         workers = await _pollers(client, engine.task_queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
         hands = await _pollers(client, engine.task_queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
-    return EngineLook(info.server_version, has_namespace=True, workers=workers, hands=hands)
+    kept = namespace.config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() / 86_400
+    return EngineLook(info.server_version, has_namespace=True, workers=workers, hands=hands, keeps_days=kept)
 
 
 async def _pollers(client: Client, queue: str, kind: TaskQueueType.ValueType) -> int:

@@ -163,6 +163,13 @@ def temporal(settings: Settings) -> Iterator[Finding]:
         )
         return
     yield Finding("temporal", GOOD, f"{found.version} answers at {where}, namespace {namespace}")
+    if settings.keep_days and found.keeps_days <= settings.keep_days:
+        yield Finding(
+            "pruning",
+            NOTE,
+            f"cases that have ended are forgotten after {found.keeps_days:.0f} days, jobs removed after {settings.keep_days}: jobs of forgotten cases may stay longer",
+            f"temporal operator namespace update --address {where} --namespace {namespace} --retention {settings.keep_days + 1}d",
+        )
     if found.workers and found.hands:
         yield Finding("workers", GOOD, f"{found.workers} on the queue {queue}")
     else:

@@ -25,6 +25,7 @@ from holdfast.services.hold_leases import HoldLeases
 from holdfast.services.keep_gates import KeepGates
 from holdfast.services.note_keepers import NoteKeepers
 from holdfast.services.pass_orders import PassOrders
+from holdfast.services.prune_jobs import PruneJobs
 from holdfast.services.send_callbacks import SendCallbacks
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.watch_forgotten import WatchForgotten
@@ -93,6 +94,14 @@ class KeeperParts:
             parts.clock,
             troubled=lambda text: log.warning("incidents wait to be closed", detail=text),
         )
+        self.pruning = PruneJobs(
+            parts.store,
+            parts.slips,
+            parts.clock,
+            parts.engine,
+            keep_days=settings.keep_days,
+            troubled=lambda text: log.warning("jobs that ended long ago are still kept", detail=text),
+        )
         self.noting = NoteKeepers(
             parts.slips,
             parts.clock,
@@ -126,6 +135,7 @@ class KeeperParts:
             "engines": self.parts.engines.run,
             "counts": self.counts.run,
             "noting": self.noting.run,
+            "pruning": self.pruning.run,
         }
         if self.lineage is not None:
             loops["lineage"] = self.lineage.run
@@ -150,6 +160,7 @@ class KeeperParts:
         )
         yield Sample("holdfast_runtime_alerts_total", "Attempts past their expected runtime", self.runtimes.alerts)
         yield Sample("holdfast_forgotten_alerts_total", "Failed jobs that nobody waits for", self.forgotten.alerts)
+        yield Sample("holdfast_jobs_pruned_total", "Jobs removed that had ended long ago", self.pruning.removed)
         yield Sample("holdfast_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))
         yield Sample("holdfast_callbacks_total", "", self.callbacks.failed, (("result", "failed"),))
         if (lineage := self.lineage) is not None:

@@ -1,0 +1,71 @@
+"""Jobs of real cases are removed when nobody can ask for them any more, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.live.case_site import TENANT, CaseSite, case_site
+from tests.server.running import until
+
+from holdfast.ports.flow_engine import CaseQuery
+from holdfast.ports.job_store import JobQuery
+from holdfast.services.prune_jobs import Pruned, PruneJobs
+
+pytestmark = pytest.mark.live
+
+NESTED = """
+holdfast: 1
+name: nested
+tasks:
+  part: {flow: part}
+  last: {command: [last], after: [part]}
+flows:
+  part:
+    name: part
+    tasks:
+      inner: {command: [inner]}
+"""
+
+
+@pytest.fixture(params=["postgresql", "opensearch"])
+async def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CaseSite]:
+    async with case_site(request.param, tmp_path_factory.mktemp("pruning")) as running:
+        yield running
+
+
+async def names(site: CaseSite) -> list[str]:
+    await site.server.refresh()
+    page = await site.server.services.parts.store.search(JobQuery())
+    return sorted(one.document.name for one in page.jobs)
+
+
+async def test_jobs_of_cases_go_when_all_above_them_have_ended(site: CaseSite) -> None:
+    assert site.keeper is not None
+    parts = site.keeper.parts
+    prune: PruneJobs = site.keeper.pruning
+
+    async def pruned() -> Pruned:
+        await site.server.refresh()
+        return await prune.prune(parts.clock.now() + 1000)
+
+    site.hold_back = lambda claim: claim["name"] == "last"
+    case = await site.start(NESTED)
+    await site.kept_some()
+
+    async def inner_over() -> bool:
+        page = await site.engine.find(CaseQuery(TENANT), limit=10)
+        return any(one.case != case and one.ended is not None for one in page.cases)
+
+    await until(inner_over, "the sub-flow to be over")
+    assert await pruned() == Pruned(0, 1), "its case has ended, and the one above it may still ask for what it made"
+    assert await names(site) == ["inner", "last"]
+    site.hold_back = lambda _claim: False
+    await site.let_go()
+    assert (await site.ended(case)).state == "completed"
+    assert await pruned() == Pruned(2, 0)
+    assert await names(site) == []
+    assert (await site.engine.describe(case)).state == "completed", "the case itself is still known"
+    # The next case of the same flow finds nothing in its way.
+    assert (await site.ended(await site.start(NESTED))).state == "completed"
+    assert site.ran[-2:] == ["inner", "last"]
