@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from playwright.async_api import expect
@@ -59,16 +60,22 @@ async def test_a_kept_exlet_is_carried_out_on_one_on_ten_and_on_all(
     await expect(page.get_by_text("answered", exact=True)).to_be_visible()
 
 
-@pytest.mark.acts("agree")
-async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite) -> None:
+async def held_case(site: CaseSite, flow: str) -> tuple[str, dict[str, Any]]:
+    """A case in which a rule may not do alone what it says; and the incident that waits."""
     await add_rule(
-        site, "forced", ExceptionType.ABORT, 'job.name == "odd"', {"action": "force-complete", "target": "item"},
+        site, flow, ExceptionType.ABORT, 'job.name == "odd"', {"action": "force-complete", "target": "item"},
         true={"job": {"name": "odd"}}, words="What is odd counts as done.",
     )  # fmt: skip
     site.fate = lambda claim: {"outcome": "fault", "exit_code": 9} if claim["name"] == "odd" else {}
-    case = await site.start(FORCED)
+    case = await site.start(FORCED.replace("name: forced", f"name: {flow}"))
     found = await incident(site, case, "held")
     assert "second person" in found["note"]
+    return case, found
+
+
+@pytest.mark.acts("agree")
+async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite) -> None:
+    case, found = await held_case(site, "forced")
     # Who may not agree is not offered it; who may does, and the case goes on.
     for name, role in (("vic", "operator"), ("ben", "approver")):
         who = await log_in(name, role)
@@ -89,3 +96,25 @@ async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite
 
     await until(answered, "the incident to be answered", 60)
     site.fate = lambda _claim: {}
+
+
+async def test_what_a_second_person_refuses_waits_for_the_first_again(log_in: LogIn, site: CaseSite) -> None:
+    case, found = await held_case(site, "refused")
+    ben = await log_in("ben", "approver")
+    await ben.page.get_by_role("row").filter(has_text="a second person").get_by_role("button").first.click()
+    panel = ben.page.get_by_role("dialog")
+    await panel.get_by_label("Reason").first.fill("the file is cut off")
+    await panel.get_by_role("button", name="Refuse").first.click()
+    await expect(panel.get_by_role("button", name="Refuse")).to_have_count(0)
+    await ben.check()
+
+    vic = await log_in("vic", "operator")
+    await vic.open(f"/incidents/{found['id']}")
+    await expect(vic.page.get_by_text("ben did not agree to what the rule would do").first).to_be_visible()
+    await vic.open("/inbox")
+    await expect(vic.page.get_by_role("row").filter(has_text="a second person")).to_have_count(0)
+    assert (await site.items(case))["odd"] != "completed"
+    site.fate = lambda _claim: {}
+    await vic.open(f"/jobs/{found['job']}")
+    await vic.page.get_by_role("button", name="Try again").first.click()
+    assert (await site.result(case))["outcome"] == "completed"

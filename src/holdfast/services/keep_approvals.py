@@ -6,7 +6,7 @@ carries the act out again, which every act here takes once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, cast
 
@@ -25,10 +25,12 @@ from holdfast.domain.faults.second_person import (
 )
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Conflict, NotFound, Permanent
-from holdfast.ports.job_store import JobStore, Record
+from holdfast.ports.job_store import MAX_PAGE, JobStore, Record
 
 ASKED, ANSWERED, DONE = "approval", "approval-answer", "approval-done"
 SHOWN = 1000
+LOOKED_AT = 14 * LASTS
+"""How old a request may be that nobody has closed: for so long all keepers may be away."""
 AGAIN = 100
 """How often the same may be asked for after it was refused or has expired."""
 
@@ -75,11 +77,19 @@ class KeepApprovals:
 
     async def find(self, tenant: str) -> Sequence[Known]:
         """The requests of the last days, the newest first; up to a second old."""
-        since = self.clock.now() - 2 * LASTS
-        asked = await self.store.find_records(kind=ASKED, tenant=tenant, since=since, newest_first=True, limit=SHOWN)
-        answers = await self._by_name(ANSWERED, tenant, since)
-        done = await self._by_name(DONE, tenant, since)
-        return [self._read(one, answers.get(one.job), done.get(one.job)) for one in asked]
+        return await self._since(self.clock.now() - 2 * LASTS, tenant, SHOWN)
+
+    async def asked_lately(self) -> Sequence[Known]:
+        """The requests of all tenants that may have come to nothing since somebody last looked."""
+        return await self._since(self.clock.now() - LOOKED_AT, None, MAX_PAGE)
+
+    async def _since(self, since: int, tenant: str | None, limit: int) -> Sequence[Known]:
+        async def newest(kind: str) -> Sequence[Record]:
+            return await self.store.find_records(kind=kind, tenant=tenant, since=since, newest_first=True, limit=limit)
+
+        answers = {one.job: one for one in await newest(ANSWERED)}
+        done = {one.job: one for one in await newest(DONE)}
+        return [self._read(one, answers.get(one.job), done.get(one.job)) for one in await newest(ASKED)]
 
     async def answer(self, tenant: str, name: str, *, agreed: bool, by: str, approver: bool, why: str) -> Known:
         """Agree or refuse. `Permanent`: this person may not; `Conflict`: another answered otherwise, or it is too late."""
@@ -140,10 +150,6 @@ class KeepApprovals:
                 act={"kind": "decision", "incident": decision.incident, "n": decision.n, "job": job},
             )
         )
-
-    async def _by_name(self, kind: str, tenant: str, since: int) -> Mapping[str, Record]:
-        found = await self.store.find_records(kind=kind, tenant=tenant, since=since, newest_first=True, limit=SHOWN)
-        return {one.job: one for one in found}
 
     async def _known(self, name: str) -> Known | None:
         asked = await self.store.get_record(f"{ASKED}:{name}")

@@ -14,7 +14,7 @@ async def settle_held(incidents: IncidentStore, names: Sequence[str], words: str
     """Say of those that are held that somebody has mended them. What others wrote meanwhile is left as it is."""
     known = await incidents.get_standings(names) if names else {}
     moved = [
-        (one.standing.moved(IncidentState.COMPLETE, now=now, note=words[:NOTE_KEPT]), one.version)
+        (one.standing.moved(IncidentState.COMPLETE, now=now, note=words.strip()[:NOTE_KEPT]), one.version)
         for one in known.values()
         if one.standing.state is IncidentState.HELD
     ]

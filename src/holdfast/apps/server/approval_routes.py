@@ -66,4 +66,6 @@ async def answer_approval(desk: TheDesk, who: Approver, request: str, body: Answ
         raise Problem(409, str(error)) from error
     if known.stage is Stage.APPROVED:
         known = await carry_out(desk, known)
+    elif known.stage is Stage.REFUSED:
+        await desk.services.requests.close(known)
     return json_answer(approval_public(known))

@@ -19,6 +19,7 @@ from holdfast.domain.faults.cause import Cause
 from holdfast.domain.jobs.claim import leave_fault
 from holdfast.domain.jobs.job_document import State
 from holdfast.services.close_faults import CloseFaults
+from holdfast.services.close_requests import CloseRequests
 from holdfast.services.count_domain import UNCLOSED, CountDomain
 from holdfast.services.follow_peers import FollowPeers
 from holdfast.services.hold_leases import HoldLeases
@@ -94,6 +95,12 @@ class KeeperParts:
             parts.clock,
             troubled=lambda text: log.warning("incidents wait to be closed", detail=text),
         )
+        self.requests = CloseRequests(
+            parts.approvals,
+            parts.incidents,
+            parts.clock,
+            troubled=lambda text: log.warning("requests that came to nothing are not closed", detail=text),
+        )
         self.pruning = PruneJobs(
             parts.store,
             parts.slips,
@@ -132,6 +139,7 @@ class KeeperParts:
             "unavailable": self.unavailable.run,
             "canaries": self.parts.brakes.storms.run,
             "closing": self.closing.run,
+            "requests": self.requests.run,
             "engines": self.parts.engines.run,
             "counts": self.counts.run,
             "noting": self.noting.run,

@@ -23,6 +23,7 @@ from holdfast.domain.jobs.claim import leave_fault
 from holdfast.ports.job_store import Stored
 from holdfast.services.bind_worklets import BindWorklets
 from holdfast.services.claim_jobs import ClaimJobs
+from holdfast.services.close_requests import CloseRequests
 from holdfast.services.count_inputs import CountInputs
 from holdfast.services.drain_pilots import DrainPilots
 from holdfast.services.edit_rules import EditRules
@@ -117,6 +118,7 @@ class ServerParts:
         if parts.traces is not None and parts.tracing is not None:
             self.submit.offered.append(parts.tracing.created)
             self.submit.trace = parts.traces.current
+        self.requests = CloseRequests(parts.approvals, parts.incidents, clock)
         self.steer = SteerJobs(store, writer, clock, leave_fault, parts.incidents)
         self.tasks = KeepTasks(store, self.submit, self.steer, clock, recall)
         self.make_tasks = MakeTasks(store, self.submit, self.specifications, clock)

@@ -1,0 +1,60 @@
+"""What another person did not agree to, or nobody answered in time, waits for a person again, and not for a second one.
+
+Else an incident whose rule may not act alone would stand in the inbox as one that somebody has to agree to, with nothing left that could be agreed to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.domain.faults.inbox import SECOND, asks_second
+from holdfast.domain.faults.incident import IncidentState
+from holdfast.domain.faults.second_person import Stage
+from holdfast.ports.clock import Clock
+from holdfast.ports.incident_store import IncidentStore
+from holdfast.services.keep_approvals import KeepApprovals, Known
+from holdfast.services.look_again import look_again
+
+OVER = frozenset({Stage.REFUSED, Stage.EXPIRED})
+
+
+@dataclass(slots=True)
+class CloseRequests:
+    """The service. Whoever takes a refusal calls it; keepers look for what was not closed, and what expired."""
+
+    approvals: KeepApprovals
+    incidents: IncidentStore
+    clock: Clock
+    every: float = 60.0
+    troubled: Callable[[str], None] = lambda _text: None
+
+    async def run(self) -> None:
+        await look_again(self.look, self.every, self.troubled)
+
+    async def look(self) -> None:
+        """Close the requests of the last days that are over."""
+        for one in await self.approvals.asked_lately():
+            await self.close(one)
+
+    async def close(self, known: Known) -> None:
+        """Say where the incident stands now, if what was asked for is a rule's decision and came to nothing."""
+        act = known.asking.act
+        if known.stage not in OVER or act.get("kind") != "decision":
+            return
+        name = str(act["incident"])
+        stored = (await self.incidents.get_standings([name])).get(name)
+        if stored is None or stored.standing.n != act["n"] or not asks_second(stored.standing):
+            return
+        moved = stored.standing.moved(IncidentState.HELD, now=self.clock.now(), note=_words(known))
+        await self.incidents.put_standings([(moved, stored.version)])
+
+
+def _words(known: Known) -> str:
+    what, _, _ = known.asking.words.partition(":")
+    said = known.answered
+    if said is None:
+        return f"nobody agreed in time to what the rule would do ({what})"
+    why = f": {said.why}" if said.why else ""
+    # By these words an incident is told from one that waits for an answer, whatever somebody gives as a reason.
+    return f"{said.by} did not agree to what the rule would do ({what}){why}".replace(SECOND, "other person")
