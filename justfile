@@ -195,6 +195,7 @@ bench-smoke:
     BENCH_SMOKE=1 just bench storm --shared --jobs 300 --watch 10
     BENCH_SMOKE=1 just bench rules --rules 1000 --decisions 200 --added 3
     BENCH_SMOKE=1 just bench replay --incidents 1000 --store sqlite
+    BENCH_SMOKE=1 just bench prune --store sqlite --jobs 1000 --beside 500 --rounds 1
     just bench staging --smoke
     just bench cache --quick
     BENCH_SMOKE=1 just bench shim --calls 50
