@@ -97,9 +97,8 @@ EXPECTED: tuple[Row, ...] = (
     ),
     Row(
         "audit: append-only, a chain of hashes, one changed byte is found",
-        "checked by who reads it, from outside too",
-        (f"{CHAIN}::test_one_changed_byte_of_what_is_shown_is_found", f"{CHAIN}::test_what_was_taken_out_is_missed", "server/test_brakes.py::test_the_log_is_a_chain_that_can_be_checked_from_outside"),
-        "its head is not sent to another machine every hour by itself; `holdfast audit` shows it, and whoever keeps it can check later",
+        "checked by who reads it, from outside too; where it ends is [told every hour](../how-to/notices.md#where-the-audit-log-ends) to whoever keeps that elsewhere",
+        (f"{CHAIN}::test_one_changed_byte_of_what_is_shown_is_found", f"{CHAIN}::test_what_was_taken_out_is_missed", "server/test_brakes.py::test_the_log_is_a_chain_that_can_be_checked_from_outside", "server/test_notices.py::test_where_the_audit_log_ends_is_told_every_hour"),
     ),
     Row(
         "Temporal: mutual TLS, payloads and texts of failures sealed, no secret in search attributes",

@@ -29,6 +29,7 @@ from holdfast.ports.receiver import Message
 from holdfast.services.tell_receivers import TellReceivers
 
 WINDOW = 15 * 60_000
+HOUR = 60 * 60_000
 HELLO = Message("ops.1", "[holdfast] hello", "hello\n", {})
 
 
@@ -80,6 +81,40 @@ async def test_the_first_is_told_at_once_and_a_flood_is_one_digest(server: Runni
             (topic,) = listener.seen[1].body["topics"]
             assert (topic["tenant"], topic["kind"], topic["owner"]) == (tenant, "waits", "ada")
             assert sum(keeper.sent for keeper in keepers) == 2
+
+
+async def test_where_the_audit_log_ends_is_told_every_hour(server: RunningServer, tenant: str) -> None:
+    """To whom it says so alone; and what was told can be checked later."""
+    async with listen() as archive, listen() as people:
+        tables = [
+            {
+                "name": f"a-{tenant}",
+                "kind": "webhook",
+                "url": archive.url("/hook"),
+                "tenants": [tenant],
+                "what": ["audit"],
+            },
+            {"name": f"p-{tenant}", "kind": "webhook", "url": people.url("/hook"), "tenants": [tenant]},
+        ]
+        async with server.domain.keeper(receivers=tables) as one, server.domain.keeper(receivers=tables) as two:
+            clock = LaterClock()
+            clock.ahead = -clock.now() % HOUR  # the hour begins now
+            keepers = [telling(one, clock), telling(two, clock)]
+            olga = server.person("operator", tenant=tenant, subject="olga")
+            for number in range(2):
+                stop = await olga.post("/v1/brakes/stop", json={"reason": f"stop {number}"})
+                assert stop.status_code == 200, stop.text
+                await server.refresh()
+                for _ in range(3):
+                    await asyncio.gather(*(keeper.look() for keeper in keepers))
+                    clock.ahead += HOUR // 4
+                clock.ahead += HOUR // 4
+    assert not people.seen
+    assert [seen.body["subject"] for seen in archive.seen] == [f"[holdfast] where the audit log of {tenant} ends"] * 2
+    log = (await olga.get("/v1/audit")).json()["entries"]
+    for seen, entry in zip(archive.seen, log, strict=True):
+        (topic,) = seen.body["topics"]
+        assert topic["notices"][0].startswith(f"{entry['number']}:{entry['hash']}, to be checked by ")
 
 
 async def test_one_that_is_away_is_told_later_with_the_same_delivery(local: RunningServer, tenant: str) -> None:

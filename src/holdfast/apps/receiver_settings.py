@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from holdfast.domain.faults.notices import Addressee, NoticeKind
+from holdfast.domain.faults.notices import FOR_PEOPLE, Addressee, NoticeKind
 from holdfast.formats.document_fields import duration_of
 
 _Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -37,8 +37,8 @@ class ReceiverTable(BaseModel):
     """Of whose jobs they hear."""
     owners: tuple[str, ...] = ()
     """Only of these owners' jobs; none: of everyone's."""
-    what: Annotated[tuple[NoticeKind, ...], Field(min_length=1)] = tuple(NoticeKind)
-    """`waits`: incidents that wait for a person; `alert`: alerts."""
+    what: Annotated[tuple[NoticeKind, ...], Field(min_length=1)] = FOR_PEOPLE
+    """`waits`: incidents that wait for a person; `alert`: alerts; `audit`: every hour where the audit log ends."""
     window: Annotated[int, _Seconds, Field(ge=1, le=7 * 86_400)] = 900
     """Seconds, or a text such as `15 min`: after the first notice of a topic the others are gathered for so long."""
     most: Annotated[int, Field(ge=1, le=1000)] = 10

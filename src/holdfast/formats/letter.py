@@ -102,6 +102,8 @@ def _headline(one: Gathered) -> str:
     of = f" of {_line(topic.owner)}" if topic.owner else ""
     if topic.kind is NoticeKind.ALERT:
         return f"{topic.cause}{of}" if many == 1 else f"{many} alerts {topic.cause}{of}"
+    if topic.kind is NoticeKind.AUDIT:
+        return f"where the audit log of {_line(topic.tenant)} ends"
     what = "1 failure waits" if many == 1 else f"{many} failures wait"
     return f"{what} for a person: {topic.cause}{of}"
 

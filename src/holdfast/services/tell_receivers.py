@@ -34,10 +34,12 @@ from holdfast.ports.incident_store import MAX_FOUND, IncidentQuery, IncidentStor
 from holdfast.ports.job_store import JobStore, Record, Version, Written
 from holdfast.ports.receiver import Message, Receiver
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
+from holdfast.services.keep_audit import KeepAudit
 from holdfast.services.rewrite_slip import rewrite_slip
 
 KIND = "notices"
 PAGE = 1000
+HOUR = 3_600_000
 TRIES = 10
 _HELD = frozenset({IncidentState.HELD})
 
@@ -62,6 +64,8 @@ class TellReceivers:
     """The tenant whose receivers hear of what concerns the whole domain."""
     url: str
     """Where people look."""
+    audit: KeepAudit | None = None
+    """Whose end receivers may want to keep; None: nobody is told of it."""
     every: float = 2.0
     troubled: Callable[[str], None] = lambda _text: None
     sent: int = 0
@@ -124,7 +128,19 @@ class TellReceivers:
 
     async def _notices(self, since: int) -> Sequence[Notice]:
         """Everything of that time and later; what was told already is among it."""
-        return [*await self._waiting(since), *await self._alerts(since)]
+        return [*await self._waiting(since), *await self._alerts(since), *await self._ends_of_audit()]
+
+    async def _ends_of_audit(self) -> list[Notice]:
+        """Of every tenant, under one name for an hour: whoever looks first in it says where the log ends then."""
+        wanted = [one.addressee.tenants for one in self.receivers if NoticeKind.AUDIT in one.addressee.kinds]
+        hour = self.clock.now() // HOUR * HOUR
+        found = []
+        for tenant in sorted(frozenset().union(*wanted)) if self.audit is not None else ():
+            head = await self.audit.head(tenant)
+            anchor = f"{head.number}:{head.hash}"
+            words = f"{anchor}, to be checked by `holdfast audit verify --anchor {anchor}`"
+            found.append(Notice(f"audit:{tenant}:{hour}", Topic(tenant, NoticeKind.AUDIT, "", ""), hour, words))
+        return found
 
     async def _waiting(self, since: int) -> list[Notice]:
         found: list[Notice] = []

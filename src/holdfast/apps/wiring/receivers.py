@@ -40,5 +40,6 @@ def tell_receivers(parts: Parts) -> TellReceivers | None:
         [Told(one.addressee, make_receiver(one)) for one in settings.receivers],
         house=settings.house_tenant,
         url=settings.public_url,
+        audit=parts.audit,
         troubled=lambda text: log.warning("receivers are not told", detail=text),
     )

@@ -41,6 +41,11 @@ class NoticeKind(StrEnum):
     WAITS = "waits"
     """An incident waits for a person."""
     ALERT = "alert"
+    AUDIT = "audit"
+    """Where the audit log ends, every hour: for who keeps that elsewhere, and can show later that nothing was changed."""
+
+
+FOR_PEOPLE = (NoticeKind.WAITS, NoticeKind.ALERT)
 
 
 class Topic(NamedTuple):
@@ -72,7 +77,7 @@ class Addressee:
     tenants: frozenset[str]
     owners: frozenset[str] = frozenset()
     """Empty: everyone's."""
-    kinds: frozenset[NoticeKind] = frozenset(NoticeKind)
+    kinds: frozenset[NoticeKind] = frozenset(FOR_PEOPLE)
     window: int = 900_000
     """Milliseconds."""
     most: int = 10
