@@ -114,7 +114,7 @@ def test_whether_the_outcome_is_known(error: httpx.TransportError, unknown: bool
 
 def test_a_certificate_that_is_not_trusted_is_no_outage() -> None:
     error = httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] unable to get local issuer certificate")
-    with client_of(error) as client, pytest.raises(BadSettings, match="SSL_CERT_FILE"):
+    with client_of(error) as client, pytest.raises(BadSettings, match="HOLDFAST_CA_FILE"):
         client.status()
 
 

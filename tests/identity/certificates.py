@@ -51,6 +51,22 @@ class Authority:
         new.rename(path)
         return path
 
+    def withdraw(self, *certificates: Path, age: float = 0.5) -> Path:
+        """The list of all that are withdrawn, made so many days ago, and good for one; written in one step."""
+        now = datetime.datetime.now(datetime.UTC)
+        by = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, self.name)])
+        begun = now - age * DAY
+        made = x509.CertificateRevocationListBuilder().issuer_name(by).last_update(begun).next_update(begun + DAY)
+        for path in certificates:
+            number = x509.load_pem_x509_certificate(path.read_bytes()).serial_number
+            one = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now - DAY).build()
+            made = made.add_revoked_certificate(one)
+        path = self.folder / "withdrawn.pem"
+        new = path.with_suffix(".new")
+        new.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        new.rename(path)
+        return path
+
     def client(self, certificate: Path | None = None) -> ssl.SSLContext:
         """Of somebody who trusts this authority."""
         context = ssl.create_default_context(cafile=str(self.file))

@@ -68,9 +68,8 @@ EXPECTED: tuple[Row, ...] = (
     ),
     Row(
         "mutual TLS",
-        "[a server may hear only those with a certificate](../how-to/tls.md); people's clients, pilots, site agents and peers show theirs, from files that only their owners can read",
-        (f"{TLS}::test_a_persons_client_shows_its_certificate", f"{TLS}::test_site_agents_and_peers_show_theirs", f"{TLS}::test_a_pilot_does_not_show_a_key_that_others_can_read", f"{TLS}::test_only_who_shows_a_certificate_of_the_authority_is_heard", f"{TLS}::test_a_pilot_shows_its_certificate_and_runs_a_job", f"{TLS}::test_a_renewed_certificate_is_taken_without_a_restart"),
-        "lists of withdrawn certificates are not read",
+        "[a server may hear only those with a certificate](../how-to/tls.md); people's clients, pilots, site agents and peers show theirs, from files that only their owners can read; withdrawn ones are not heard",
+        (f"{TLS}::test_a_persons_client_shows_its_certificate", f"{TLS}::test_site_agents_and_peers_show_theirs", f"{TLS}::test_a_pilot_does_not_show_a_key_that_others_can_read", f"{TLS}::test_only_who_shows_a_certificate_of_the_authority_is_heard", f"{TLS}::test_a_pilot_shows_its_certificate_and_runs_a_job", f"{TLS}::test_a_renewed_certificate_is_taken_without_a_restart", f"{TLS}::test_who_shows_a_withdrawn_certificate_is_not_heard"),
     ),
     Row(
         "one credential a pilot, short, for itself alone",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 from tests.identity.certificates import Authority
@@ -22,7 +23,7 @@ from holdfast.adapters.httpx.guarded import certificates_with
 from holdfast.adapters.httpx.peer_calls import HttpxPeerCalls
 from holdfast.adapters.httpx.site_desk import HttpxSiteDesk
 from holdfast.adapters.private_file import write_private
-from holdfast.apps.server.tls import certificate_kept
+from holdfast.apps.server.tls import certificate_kept, refuse_withdrawn, tls_options
 from holdfast.apps.settings import load
 from holdfast.client import BadSettings, HoldfastClient, Patience, Unavailable, calls
 from holdfast.client.settings import find_server, places
@@ -146,6 +147,56 @@ async def _renew(
             return await shown() != first
 
         await until(renewed, "the new certificate")
+
+
+async def heard(server: RunningServer, authority: Authority, certificate: Path) -> bool:
+    async with _person(server, authority.client(certificate), "viewer") as client:
+        try:
+            return (await client.get("/v1/jobs")).status_code == 200
+        except (httpx.ReadError, httpx.ConnectError, httpx.RemoteProtocolError):
+            return False
+
+
+async def test_who_shows_a_withdrawn_certificate_is_not_heard(tmp_path: Path) -> None:
+    """From the first connection on; a new list counts without a restart, half a list changes nothing, and one past its time lets nobody in."""
+    authority = Authority(tmp_path / "authority")
+    own, ada, eve, mallory = (authority.certificate(name) for name in ("server", "ada", "eve", "mallory"))
+    withdrawn = authority.withdraw(eve)
+    known = {"certificate": own, "client_ca": authority.file, "client_crl": withdrawn}
+    async with store_room("sqlite", tmp_path) as url, Domain(url, tmp_path).server(**known) as server:
+        assert [await heard(server, authority, one) for one in (ada, eve, mallory)] == [True, False, True]
+        with capture_logs() as said:
+            async with certificate_kept(server._uvicorn.config, server.services.parts.settings, every=0.05):
+                _halve(withdrawn)
+
+                async def waits() -> bool:
+                    return any(one["event"] == "the certificate waits" for one in said)
+
+                await until(waits, "a look at half a list, which changes nothing")
+                assert [await heard(server, authority, one) for one in (ada, eve, mallory)] == [True, False, True]
+                authority.withdraw(eve, mallory, age=0.1)
+
+                async def gone() -> bool:
+                    return not await heard(server, authority, mallory)
+
+                await until(gone, "the new list")
+                assert [await heard(server, authority, one) for one in (ada, eve)] == [True, False]
+    authority.withdraw(age=1.5)
+    async with store_room("sqlite", tmp_path) as url, Domain(url, tmp_path).server(**known) as server:
+        assert not await heard(server, authority, ada), "nobody knows what was withdrawn since"
+
+
+def test_a_list_that_is_none_is_told_at_the_start(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    bad = tmp_path / "bad.pem"
+    bad.write_text("no list")
+    known = {"CERTIFICATE": authority.certificate("server"), "CLIENT_CA": authority.file, "CLIENT_CRL": bad}
+    settings = load({f"HOLDFAST_{name}": str(path) for name, path in known.items()})
+    config = uvicorn.Config(lambda _scope: None, **tls_options(settings))
+    with pytest.raises(Permanent, match="no list of withdrawn certificates"):
+        refuse_withdrawn(config, settings)
+    with pytest.raises(Permanent, match="client_ca"):
+        load({"HOLDFAST_CERTIFICATE": str(known["CERTIFICATE"]), "HOLDFAST_CLIENT_CRL": str(bad)})
 
 
 def test_a_client_authority_without_a_certificate_is_refused(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ class Settings(BaseModel):
     """File with the certificate's private key; unset: it is in the same file."""
     client_ca: Path | None = None
     """File with the certificates of the authority for clients; with it a server hears nobody, pilot, peer or person, who shows no certificate of that authority."""
+    client_crl: Path | None = None
+    """File with that authority's list of withdrawn certificates (PEM): who shows one of them is not heard, and nobody is once the list is past its time. Read anew when it changes."""
     oidc: OidcTable | None = None
     """A provider of OpenID Connect, whose tokens are taken beside our own and by whose page people log in; see the how-to on single sign-on."""
     listen: str = "127.0.0.1"
@@ -200,6 +202,8 @@ class Settings(BaseModel):
         check_downstreams(self.downstreams)
         if self.certificate is None and (self.certificate_key or self.client_ca):
             raise ValueError("certificate_key and client_ca are for a server with a certificate")
+        if self.client_crl and self.client_ca is None:
+            raise ValueError("client_crl is of the authority for clients: set client_ca, too")
         check_receivers(self.receivers)
         return self
 

@@ -97,7 +97,7 @@ class Trial(Generic[T]):
             raise BadSettings(f"{error}: the server's address begins with http:// or https://") from error
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise BadSettings(
-                f"the server's certificate is not trusted ({error}); set SSL_CERT_FILE to the certificate of your site's authority"
+                f"the server's certificate is not trusted ({error}); set HOLDFAST_CA_FILE, or ca_file in your config.toml, to the certificate of your site's authority"
             ) from error
         if not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
             self.outcome_unknown = True

@@ -132,10 +132,12 @@ class TellReceivers:
 
     async def _ends_of_audit(self) -> list[Notice]:
         """Of every tenant, under one name for an hour: whoever looks first in it says where the log ends then."""
+        if self.audit is None:
+            return []
         wanted = [one.addressee.tenants for one in self.receivers if NoticeKind.AUDIT in one.addressee.kinds]
         hour = self.clock.now() // HOUR * HOUR
         found = []
-        for tenant in sorted(frozenset().union(*wanted)) if self.audit is not None else ():
+        for tenant in sorted(frozenset().union(*wanted)):
             head = await self.audit.head(tenant)
             anchor = f"{head.number}:{head.hash}"
             words = f"{anchor}, to be checked by `holdfast audit verify --anchor {anchor}`"

@@ -53,7 +53,7 @@ from holdfast.apps.server.description import describe
 from holdfast.apps.server.desk import Desk
 from holdfast.apps.server.gate import Gate, prompt_protocol
 from holdfast.apps.server.quick_beat import QuickBeat
-from holdfast.apps.server.tls import certificate_kept, tls_options
+from holdfast.apps.server.tls import certificate_kept, refuse_withdrawn, tls_options
 from holdfast.apps.settings import Settings
 from holdfast.apps.wiring.loops import run_loops, stop
 from holdfast.apps.wiring.parts import make_parts
@@ -151,7 +151,7 @@ class HttpServer(uvicorn.Server):
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     """How the application is served."""
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app,
         host=settings.listen,
         port=settings.port,
@@ -164,6 +164,8 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         timeout_graceful_shutdown=5,
         **tls_options(settings),
     )
+    refuse_withdrawn(config, settings)
+    return config
 
 
 def listening(settings: Settings) -> socket.socket:
