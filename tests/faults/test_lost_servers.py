@@ -157,7 +157,10 @@ async def test_keys_are_replaced_while_jobs_run_and_no_job_notices(tmp_path: Pat
         tenant, gate, key = "rotated", tmp_path / "gate", tmp_path / "signing-key"
         running.pilot(tenant, server, slots=4)
         person = running.client(server, "submitter", tenant=tenant)
-        spec = {"name": "long", "command": ["sh", "-c", f"while ! test -e {gate}; do sleep 0.1; done"]}
+        begun = tmp_path / "begun"
+        begun.mkdir()
+        waits = f"touch {begun}/$$; while ! test -e {gate}; do sleep 0.1; done"
+        spec = {"name": "long", "command": ["sh", "-c", waits]}
         jobs = [
             one["id"]
             for one in (await person.post("/v1/jobs", json={"specification": spec, "jobs": [{}] * 4})).json()["jobs"]
@@ -168,7 +171,10 @@ async def test_keys_are_replaced_while_jobs_run_and_no_job_notices(tmp_path: Pat
             found = [(await reader.get(f"/v1/jobs/{job}")).json() for job in jobs]
             return all(one["state"] == state for one in found)
 
-        await until(lambda: all_in("running"), "all to run", PATIENCE)
+        async def all_begun() -> bool:
+            return len(list(begun.iterdir())) == len(jobs)
+
+        await until(all_begun, "all to run on their host, and not for the servers alone", PATIENCE)
         for _ in range(ROTATIONS):
             old, new = key.read_text().split()[0], secrets.token_hex(32)
             for lines in ((old, new), (new, old), (new,)):
