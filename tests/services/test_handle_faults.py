@@ -321,3 +321,20 @@ async def test_a_later_decision_that_was_put_off_is_the_one_that_is_acted_on(des
         return (await desk.now(late)).state is State.AVAILABLE
 
     await until(answered, "the brakes to let it through", 20)
+
+
+async def test_a_rule_is_not_asked_again_because_of_another(desk: Desk) -> None:
+    """It waits for a second person; that some other rule was added is no reason to ask one twice."""
+    await desk.add_rule(IS_MEMORY, {"action": "force-complete", "target": "job"})
+    handler = desk.handler()
+    stored = await desk.put("one", resources=Resources(memory=2 << 30))
+    body = {"ending": {"claim": "claim-one"}, "pilot": "p", "log_tail": OOM}
+    await desk.store.add_records([Record("e", "lab", "evidence", "one", OLD, body)])
+    await handler.handle([(stored, OOM)])
+    (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
+    assert "second person" in found.standing.note
+    await handler.look()
+    await desk.add_rule(f"{IS_MEMORY} && job.memory < 2000000000", {"action": "resubmit"})
+    await asyncio.sleep(FRESH)
+    await handler.look()
+    assert [one.verdict for one in await desk.incidents.decisions(found.standing.id)] == ["exlet"]

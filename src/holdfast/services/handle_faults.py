@@ -173,7 +173,10 @@ class HandleFaults:
             finding = find_cause(document, evidence, classifier)
             decision = await self.deciding.decide(document, evidence, finding, incident, now)
             # What the house says is no news: it has said so before, and a person was asked since.
-            if decision.verdict == EXLET and decision.by != HOUSE:
+            if decision.verdict != EXLET or decision.by == HOUSE:
+                continue
+            before = await self.incidents.get_decision(incident.id, standing.n) if standing.n else None
+            if before is None or before.by != decision.by:  # what the same rule could do it has done, or has asked for
                 cases.append(FaultCase(document, standing, replace(decision, n=standing.n + 1), incident))
         if cases:
             self.handled += await self.acting.act(await self._at_sites(await self._agree(cases)))
