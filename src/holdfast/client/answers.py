@@ -200,6 +200,8 @@ class Case(TypedDict):
     state: str
     started: str
     ended: str | None
+    above: str | None
+    """The case whose sub-flow it is, as far as its engine knows."""
 
 
 class ItemJson(TypedDict):

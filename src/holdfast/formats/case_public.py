@@ -38,7 +38,9 @@ def _bits(own: Mapping[str, Any], name: str) -> int:
     return int(own.get(name, "0"), 16).bit_count()
 
 
-def case_public(*, case: str, owner: str, name: str, version: str, state: str, started: int, ended: int | None) -> Json:
+def case_public(
+    *, case: str, owner: str, name: str, version: str, state: str, started: int, ended: int | None, above: str
+) -> Json:
     """A case in a list."""
     return {
         "id": case,
@@ -48,6 +50,7 @@ def case_public(*, case: str, owner: str, name: str, version: str, state: str, s
         "state": state,
         "started": time_text(started),
         "ended": time_text(ended),
+        "above": above or None,
     }
 
 

@@ -126,7 +126,15 @@ class OrderEngines:
     async def describe(self, case: str) -> CaseSummary:
         one = await self.case(case)
         return CaseSummary(
-            one.id, one.tenant, one.owner, one.flow or one.key, one.version, one.state, one.started, one.ended
+            one.id,
+            one.tenant,
+            one.owner,
+            one.flow or one.key,
+            one.version,
+            one.state,
+            one.started,
+            one.ended,
+            one.parent,
         )
 
     async def state(self, case: str) -> Mapping[str, Any]:

@@ -7,14 +7,14 @@ incidents, decisions and rules, which later rules are replayed over, the audit l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.domain.jobs.job_document import FINAL, JobDocument
 from holdfast.ports.clock import Clock
 from holdfast.ports.flow_engine import FlowEngine
-from holdfast.ports.job_store import JobQuery, JobStore, Stored
+from holdfast.ports.job_store import JobQuery, JobStore
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
 from holdfast.services.know_ended_cases import KnowEndedCases
 from holdfast.services.look_again import look_again
@@ -83,7 +83,8 @@ class PruneJobs:
                     # First the mark: whoever asks for one of them again must learn that it was.
                     await self._mark(before)
                     marked = True
-                gone = await self._remove(old)
+                # By the versions that were found: one that was written since stays, however old the search was.
+                gone = await self.store.remove(old)
                 self.removed += gone
             so_far = Pruned(so_far.removed + gone, so_far.needed + len(page.jobs) - len(old))
             told(so_far)
@@ -91,11 +92,6 @@ class PruneJobs:
             if cursor is None:
                 return so_far
             await asyncio.sleep(pause * (self.clock.monotonic() - began))
-
-    async def _remove(self, old: Sequence[Stored]) -> int:
-        # A search may be a second old, and says nothing that a write could be sure of: the versions are read anew.
-        known = await self.store.get([one.document.id for one in old])
-        return await self.store.remove([one for one in known.values() if one.document.final])
 
     async def _mark(self, before: int) -> None:
         def change(stored: StoredSlip | None) -> tuple[Slip | None, None]:

@@ -71,6 +71,8 @@ class CaseOut(Out):
     state: CaseState
     started: Time
     ended: Time | None
+    above: str | None
+    """The case whose sub-flow it is, as far as its engine knows."""
 
 
 class CasesOut(Out):
