@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from bench.report.results import result
 
+STORES = {"postgresql": "PostgreSQL", "sqlite": "SQLite", "opensearch": "OpenSearch"}
+
 
 def section() -> Iterator[str]:
     yield from (
@@ -33,6 +35,13 @@ def section() -> Iterator[str]:
     servers = result("scale_servers")
     if servers is not None:
         yield f"| processor time a job, four servers over one | 0.85 to 1.15 | {servers['figures']['cost with several servers over cost with one']:.2f} | `just bench scale servers` |"
+    pruned = {store: found["figures"] for store in STORES if (found := result(f"prune-{store}")) is not None}
+    if pruned:
+        told = ", ".join(
+            f"{one['removed_to_written']['median']:.1f} in {name} ({one['removed_each_second']:,} a second)"
+            for name, one in ((STORES[store], figures) for store, figures in pruned.items())
+        )
+        yield f"| jobs that ended long ago removed, for each that is written | ≥ 1 | {told} | `just bench prune --store …` |"
     yield ""
 
 
