@@ -72,18 +72,15 @@ class SteerJobs:
     async def release(self, job: str, *, attempt: int, claim: str, by: str, reason: str) -> Answer:
         """Take a claim away by hand; only the one that the caller saw. Not proven dead, so an overlap is possible."""
         now = self.clock.now()
-        before: list[JobDocument] = []
 
         def decide(document: JobDocument) -> JobDocument | Refused:
-            before[:] = [document]
             if document.attempt != attempt:
                 return Refused(f"the job moved on: it is at attempt {document.attempt}")
             return release(document, claim_id=claim, now=now, by=by, reason=reason, overlap_possible=True)
 
-        answer = await self._one(job, decide, lambda d: d.claim is None and d.former_claim == claim)
-        if isinstance(answer, Settled) and before and before[0].claim is not None:
-            await self.order(before[0], "cancel")
-        return answer
+        return await self._moved_on(
+            job, decide, lambda d: d.claim is None and d.former_claim == claim, f"{by}: release. {reason}"
+        )
 
     async def begin(self, job: str, *, claim: str, pilot: str, tenant: str) -> Answer:
         """A pilot says that the inputs of its job are there."""
@@ -137,13 +134,13 @@ class SteerJobs:
             return (holder in document.holders) == (verb == "hold")
 
         answers = await self.writer.write([Wish(job, decide, mine) for job in jobs])
+        if verb == "cancel":
+            # What was cancelled already, perhaps by an earlier try of this very call, was not looked at. So this comes before the complaint: the next try would pass these over.
+            done = [job for job, answer in zip(jobs, answers, strict=True) if isinstance(answer, Settled)]
+            await self._conclude([before[job] for job in done if job in before], f"{by}: cancel. {reason}")
         for job, answer in zip(jobs, answers, strict=True):
             if isinstance(answer, Unsettled):
                 raise Transient(f"the store did not settle job {job}: {answer.detail}")
-        if verb == "cancel":
-            # What was cancelled already, perhaps by an earlier try of this very call, was not looked at.
-            done = [job for job, answer in zip(jobs, answers, strict=True) if isinstance(answer, Settled)]
-            await self._conclude([before[job] for job in done if job in before], f"{by}: cancel. {reason}")
 
     async def order(self, document: JobDocument, what: str, **body: object) -> None:
         """Leave an order for the pilot that held the job; whichever server has its channel passes it on.
