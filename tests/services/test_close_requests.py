@@ -58,7 +58,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 @pytest.mark.parametrize("why", ["the file is cut off", "ask a second person who knows", ""])
 async def test_what_was_refused_waits_for_a_person(desk: Desk, why: str) -> None:
     known = await desk.refuse(await desk.asked(), why)
-    await desk.close.close(known)
+    await desk.close.close([known])
     standing = await desk.standing()
     assert standing.note.startswith("ben did not agree to what the rule would do (force-complete item)")
     place = place_of(standing)
@@ -97,5 +97,5 @@ async def test_what_has_moved_on_stays_so(desk: Desk) -> None:
     stored = (await desk.incidents.get_standings(["i1"]))["i1"]
     moved = stored.standing.moved(IncidentState.COMPLETE, now=5, note="mended")
     await desk.incidents.put_standings([(moved, stored.version)])
-    await desk.close.close(known)
+    await desk.close.close([known])
     assert (await desk.standing()).note == "mended"

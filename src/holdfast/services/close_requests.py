@@ -5,7 +5,7 @@ Else an incident whose rule may not act alone would stand in the inbox as one th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from holdfast.domain.faults.inbox import SECOND, asks_second
@@ -34,20 +34,25 @@ class CloseRequests:
 
     async def look(self) -> None:
         """Close the requests of the last days that are over."""
-        for one in await self.approvals.asked_lately():
-            await self.close(one)
+        await self.close(await self.approvals.asked_lately())
 
-    async def close(self, known: Known) -> None:
-        """Say where the incident stands now, if what was asked for is a rule's decision and came to nothing."""
-        act = known.asking.act
-        if known.stage not in OVER or act.get("kind") != "decision":
+    async def close(self, requests: Sequence[Known]) -> None:
+        """Say where the incidents stand now, if what was asked for is a rule's decision and came to nothing."""
+        over = {
+            (str(act["incident"]), act["n"]): one
+            for one in requests
+            if one.stage in OVER and (act := one.asking.act).get("kind") == "decision"
+        }
+        if not over:
             return
-        name = str(act["incident"])
-        stored = (await self.incidents.get_standings([name])).get(name)
-        if stored is None or stored.standing.n != act["n"] or not asks_second(stored.standing):
-            return
-        moved = stored.standing.moved(IncidentState.HELD, now=self.clock.now(), note=_words(known))
-        await self.incidents.put_standings([(moved, stored.version)])
+        stored, now = await self.incidents.get_standings(sorted({name for name, _ in over})), self.clock.now()
+        moved = [
+            (one.standing.moved(IncidentState.HELD, now=now, note=_words(known)), one.version)
+            for name, one in stored.items()
+            if (known := over.get((name, one.standing.n))) is not None and asks_second(one.standing)
+        ]
+        if moved:
+            await self.incidents.put_standings(moved)
 
 
 def _words(known: Known) -> str:

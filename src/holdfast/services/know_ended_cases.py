@@ -39,17 +39,16 @@ class KnowEndedCases:
     async def _all_ended(self, case: str) -> bool | None:
         """Whether this case and all above it have ended; None: the engine has forgotten one of which nobody knows what was above."""
         while case:
-            above = await self._above(case)
             try:
                 found = await self.engine.describe(case)
             except NotFound:
-                if not above:
+                case = await self._above(case)
+                if not case:
                     return None
             else:
                 if found.ended is None:
                     return False
-                above = above or found.above
-            case = above
+                case = found.above or await self._above(case)
         return True
 
     async def _above(self, case: str) -> str:

@@ -27,6 +27,7 @@ from holdfast.domain.faults.notices import (
     was_not_sent,
     was_sent,
 )
+from holdfast.domain.faults.rate_limit import HOUR
 from holdfast.formats.letter import letter_public, letter_subject, letter_text, tray_of, tray_plain
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Permanent, PortError
@@ -39,7 +40,6 @@ from holdfast.services.rewrite_slip import rewrite_slip
 
 KIND = "notices"
 PAGE = 1000
-HOUR = 3_600_000
 TRIES = 10
 _HELD = frozenset({IncidentState.HELD})
 

@@ -110,23 +110,24 @@ class Cluster:
 
     async def remove(self, kind: str, identifiers: Sequence[str]) -> None:
         """Remove documents that have one writer only; those not there are as good as removed."""
-        if not identifiers:
-            return
-        answer = await self._send(kind, [b'{"delete":{"_id":%b}}\n' % orjson.dumps(one) for one in identifiers])
-        items = answer.get("items", ())
-        if len(items) != len(identifiers) or any(item["delete"]["status"] not in (200, 404) for item in items):
-            raise Transient("OpenSearch did not remove everything; ask again")
+        if identifiers:
+            await self._delete(
+                kind, [b'{"delete":{"_id":%b}}\n' % orjson.dumps(one) for one in identifiers], {200, 404}
+            )
 
     async def remove_at(self, kind: str, versions: Sequence[tuple[str, Version]]) -> int:
         """Remove documents that are still at these versions; how many went."""
         line = b'{"delete":{"_id":%b,"if_seq_no":%d,"if_primary_term":%d}}\n'
-        answer = await self._send(
-            kind, [line % (orjson.dumps(name), version.number, version.term) for name, version in versions]
-        )
-        statuses = [item["delete"]["status"] for item in answer.get("items", ())]
-        if len(statuses) != len(versions) or not {200, 404, 409}.issuperset(statuses):
-            raise Transient("OpenSearch did not say of everything whether it was removed; ask again")
-        return statuses.count(200)
+        lines = [line % (orjson.dumps(name), version.number, version.term) for name, version in versions]
+        return (await self._delete(kind, lines, {200, 404, 409})).count(200)
+
+    async def _delete(self, kind: str, lines: list[bytes], clear: set[int]) -> list[int]:
+        """The status of each line; one that is not clear, or missing, leaves everything unsure."""
+        items = (await self._send(kind, lines)).get("items", ())
+        statuses = [item["delete"]["status"] for item in items]
+        if len(statuses) != len(lines) or not clear.issuperset(statuses):
+            raise Transient("OpenSearch did not remove everything; ask again")
+        return statuses
 
     async def remove_by(self, kind: str, field: str, values: Sequence[str]) -> None:
         """Remove the documents with one of these values that a search can see, whatever their version: those that are written once. Harmless to repeat."""

@@ -67,5 +67,5 @@ async def answer_approval(desk: TheDesk, who: Approver, request: str, body: Answ
     if known.stage is Stage.APPROVED:
         known = await carry_out(desk, known)
     elif known.stage is Stage.REFUSED:
-        await desk.services.requests.close(known)
+        await desk.services.requests.close([known])
     return json_answer(approval_public(known))

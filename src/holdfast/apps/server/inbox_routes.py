@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Response
@@ -79,7 +80,9 @@ class ActOut(Out):
 
 def _service(desk: Desk) -> ActOnInbox:
     parts = desk.services.parts
-    return ActOnInbox(parts.incidents, parts.store, parts.slips, desk.services.steer, parts.clock)
+    # Without incidents: those of an act are settled together, not one by one.
+    steer = replace(desk.services.steer, incidents=None)
+    return ActOnInbox(parts.incidents, parts.store, parts.slips, steer, parts.clock)
 
 
 def _shown(act: Act, tried: Tried) -> dict[str, Any]:
