@@ -227,6 +227,19 @@ class TestPostgres:
             async with admin.begin() as connection:
                 await connection.execute(text(f"DROP ROLE {role}"))
 
+    @pytest.mark.finding("F-G1")
+    async def test_a_complete_store_is_opened_while_somebody_else_makes_tables(
+        self, store: SqlJobStore, schema: str, admin: AsyncEngine
+    ) -> None:
+        """The lock is one for all schemas of a database: sixty processes that start at once used to wait for each other until they gave up."""
+        another = SqlJobStore(servers.postgres(), schema=schema, timeout=2)
+        try:
+            async with admin.begin() as connection:
+                await store.database.dialect.begin_layout(connection)
+                await another.open()
+        finally:
+            await another.close()
+
     async def test_a_row_that_stays_locked_is_unknown_in_the_end_and_unchanged(
         self, store: SqlJobStore, schema: str, admin: AsyncEngine
     ) -> None:

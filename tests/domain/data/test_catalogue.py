@@ -7,6 +7,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.speed import cpu_limit
 
 from holdfast.domain.data.replica import (
     BAD_FOR,
@@ -121,7 +122,7 @@ def test_no_name_takes_long_or_leads_outside(name: str) -> None:
     element = StorageElement("e", T0.doors, (NameRule(r"/?([^/]*)/(.*)-(.*)", "$1/$2/$3"),))
     began = time.process_time()
     path = element.path_of(name)
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < cpu_limit(1.0)
     assert path is None or (".." not in path.split("/") and not path.startswith("/"))
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Executable,
+    Inspector,
     Table,
     delete,
     insert,
@@ -54,19 +55,30 @@ class SqlDatabase:
         """What runs to its end although its caller went away."""
 
     async def open(self) -> None:
-        """Make the tables where they are missing."""
+        """Make the tables where they are missing.
+
+        A store that lacks nothing is opened without the lock: else many processes that start at once would wait for each other.
+        """
         with translated():
-            async with self.dialect.writer.begin() as connection:
-                await self.dialect.begin_layout(connection)
-                await connection.run_sync(metadata.create_all)
-                number = (await connection.execute(select(layout.c.number))).scalar()
-                if number is None:
-                    await connection.execute(insert(layout).values(number=LAYOUT))
-                elif number <= TAKEN:
-                    await connection.run_sync(_grow)
-                    await connection.execute(update(layout).values(number=LAYOUT))
+            async with self.dialect.reader.connect() as connection:
+                number = await connection.run_sync(_number_if_complete)
+            if number is None or number != LAYOUT:
+                number = await self._make_tables()
         if number is not None and number > TAKEN:
             raise Permanent(f"the tables have layout {number}; this release knows {LAYOUT}")
+
+    async def _make_tables(self) -> int | None:
+        """Make and add what is missing; the layout that was there before, if there was one."""
+        async with self.dialect.writer.begin() as connection:
+            await self.dialect.begin_layout(connection)
+            await connection.run_sync(metadata.create_all)
+            number = (await connection.execute(select(layout.c.number))).scalar()
+            if number is None:
+                await connection.execute(insert(layout).values(number=LAYOUT))
+            elif number <= TAKEN:
+                await connection.run_sync(_grow)
+                await connection.execute(update(layout).values(number=LAYOUT))
+        return number
 
     async def close(self) -> None:
         if self._going_on:
@@ -128,14 +140,32 @@ class SqlDatabase:
             task.exception()  # looked at, so that nothing complains when the caller went away
 
 
+def _number_if_complete(connection: Connection) -> int | None:
+    """The layout of a store that has every table, column and index; None for one that lacks any."""
+    inspector = inspect(connection)
+    if not metadata.tables.keys() <= set(inspector.get_table_names()):
+        return None
+    tables = {table.name for table in metadata.sorted_tables for index in table.indexes if index.name in ADDED_INDEXES}
+    indexes = {index["name"] for name in tables for index in inspector.get_indexes(name)}
+    if _missing_columns(inspector) or not indexes >= ADDED_INDEXES:
+        return None
+    number: int | None = connection.execute(select(layout.c.number)).scalar()
+    return number
+
+
+def _missing_columns(inspector: Inspector) -> list[Column[Any]]:
+    """Columns that came after their tables, and are not there yet."""
+    tables = {column.table.name for column in ADDED}
+    there = {(name, column["name"]) for name in tables for column in inspector.get_columns(name)}
+    return [column for column in ADDED if (column.table.name, column.name) not in there]
+
+
 def _grow(connection: Connection) -> None:
     """Add what came after these tables were made, also by a release before ours; inside the transaction that holds the lock."""
-    quote, looked = connection.dialect.identifier_preparer.quote, inspect(connection)
-    there = {(name, one["name"]) for name in {one.table.name for one in ADDED} for one in looked.get_columns(name)}
-    for column in ADDED:
-        if (column.table.name, column.name) not in there:
-            kind = column.type.compile(connection.dialect)
-            connection.execute(text(f"ALTER TABLE {column.table.name} ADD COLUMN {quote(column.name)} {kind}"))
+    quote = connection.dialect.identifier_preparer.quote
+    for column in _missing_columns(inspect(connection)):
+        kind = column.type.compile(connection.dialect)
+        connection.execute(text(f"ALTER TABLE {column.table.name} ADD COLUMN {quote(column.name)} {kind}"))
     for index in (one for table in metadata.sorted_tables for one in table.indexes):
         if index.name in ADDED_INDEXES:
             index.create(connection, checkfirst=True)
