@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from tests.live.case_site import BAD, GOOD, CaseSite, case_site
 from tests.server.running import until
 
 from holdfast.domain.flows.events import VerbKind
+from holdfast.ports.errors import NotFound
 
 pytestmark = pytest.mark.live
 
@@ -178,11 +181,12 @@ async def test_a_case_is_suspended_continued_and_removed(site: CaseSite) -> None
 
     await until(kept, "the claim")
     await site.let_go()
-    site.hold_back = lambda _claim: False
     assert (await site.verb(case, VerbKind.CONTINUE, holder="eve")).accepted
-    await site.item_is(case, "step-2", "running", "completed")
-    refused = await site.verb(case, VerbKind.REDO, "step")
+    await site.item_is(case, "step-2", "running")
+    refused = await site.verb(case, VerbKind.REDO, "step")  # while the run is sure to be there
     assert not refused.accepted
+    await until(kept, "the claim of the second step")
+    await site.let_go()
     await site.ended(case)
 
     site.hold_back = lambda _claim: True
@@ -241,3 +245,25 @@ async def test_a_scatter_over_files_and_over_lines(tmp_path: Path) -> None:
         assert (await site.result(case))["outputs"] == {"result": [3, 2]}
     assert sorted(Path(one["file"]).name for one in given if "file" in one) == ["a.raw", "b.raw", "c.raw"]
     assert sorted(one["name"] for one in given if "name" in one) == ["ann", "ben"]
+
+
+@pytest.mark.finding("F-G1")
+async def test_a_verb_that_meets_the_end_of_a_run_is_taken_or_finds_it_ended(site: CaseSite) -> None:
+    """Temporal drops updates whose workflow task fails because a signal came while the run completed; nobody should hear of that."""
+    for _ in range(5):
+        site.hold_back = lambda _claim: True
+        case = await site.start_python(SOURCE, "chain", n=1)
+        await site.kept_some()
+
+        async def steer(case: str = case) -> None:
+            with suppress(NotFound):
+                for _ in range(10):
+                    assert not (await site.verb(case, VerbKind.REDO, "nothing")).accepted
+
+        async def signal(case: str = case) -> None:
+            with suppress(NotFound):
+                for _ in range(20):
+                    await site.engine.tell_case(case, ())
+
+        await asyncio.gather(site.let_go(), steer(), steer(), signal(), signal())
+        await site.ended(case)

@@ -476,7 +476,12 @@ async def test_a_script_outlives_the_service(own_domain: Domain, tmp_path: Path,
             page = await incidents_of.find(IncidentQuery(tenant=tenant))
             return any(one.standing.state.value in states for one in page.found)
 
+        async def waits() -> bool:
+            """The store knows of the incident before the script does, and a report without an answer is given up after seconds."""
+            return "load" in case._obeying.waiting
+
         await until(lambda: standing("held"), "the incident to be held")
+        await until(waits, "the script to wait for it")
         server.kill()
         await add_rule(keeper, tenant, AGAIN)
         await keeper.parts.exceptions.look()

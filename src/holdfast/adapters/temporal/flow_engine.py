@@ -44,6 +44,8 @@ from holdfast.ports.errors import NotFound, Permanent, PortError, Transient
 from holdfast.ports.flow_engine import CasePage, CaseQuery, CaseStart, CaseSummary, HistoryPage
 
 ANSWER = timedelta(seconds=10)
+DROPPED_WAITS = (0.05, 0.2, 0.5, 1.0)
+"""Seconds after each time that Temporal dropped a verb."""
 MEANINGS: Mapping[RPCStatusCode, type[PortError]] = {
     RPCStatusCode.NOT_FOUND: NotFound,
     RPCStatusCode.INVALID_ARGUMENT: Permanent,
@@ -194,10 +196,7 @@ class TemporalFlowEngine:
         client = await self.client()
         with translated():
             try:
-                # The update's id is the verb's: while a run lasts, Temporal itself answers a repeat.
-                plain = await client.get_workflow_handle(case).execute_update(
-                    outside.VERB, as_plain(verb), id=verb.id, rpc_timeout=ANSWER, result_type=dict
-                )
+                plain = await self._update(client, case, verb)
             except WorkflowUpdateFailedError as error:
                 raise NotFound(f"the case ended before it took the verb: {error.cause}") from error
             except WorkflowUpdateRPCTimeoutOrCancelledError as error:
@@ -205,6 +204,25 @@ class TemporalFlowEngine:
         answer = from_plain(plain)
         assert isinstance(answer, AnswerVerb)  # noqa: S101 - the workflow answers nothing else
         return answer
+
+    async def _update(self, client: Client, case: str, verb: Verb) -> dict[str, Any]:
+        """Send a verb, and again when Temporal dropped it.
+
+        A signal that arrives while a run completes makes Temporal fail that workflow task, and it drops the updates that the task
+        carried. The next try is taken by the run, or finds that it has ended. The update's id is the verb's, so Temporal itself
+        answers a repeat of one that was taken.
+        """
+        handle = client.get_workflow_handle(case)
+        for wait in DROPPED_WAITS:
+            try:
+                return await handle.execute_update(
+                    outside.VERB, as_plain(verb), id=verb.id, rpc_timeout=ANSWER, result_type=dict
+                )
+            except RPCError as error:
+                if error.status is not RPCStatusCode.FAILED_PRECONDITION:
+                    raise
+                await asyncio.sleep(wait)
+        raise Transient("the run did not take the verb; send the same verb again")
 
     async def describe(self, case: str) -> CaseSummary:
         client = await self.client()
