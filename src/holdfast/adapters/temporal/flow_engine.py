@@ -215,9 +215,10 @@ class TemporalFlowEngine:
         handle = client.get_workflow_handle(case)
         for wait in DROPPED_WAITS:
             try:
-                return await handle.execute_update(
+                plain: dict[str, Any] = await handle.execute_update(
                     outside.VERB, as_plain(verb), id=verb.id, rpc_timeout=ANSWER, result_type=dict
                 )
+                return plain
             except RPCError as error:
                 if error.status is not RPCStatusCode.FAILED_PRECONDITION:
                     raise
