@@ -2,7 +2,7 @@
 
 Sending an end twice is harmless (it carries its claim), losing one costs a whole run; so an end is sent again
 through any outage for as long as the pilot lives, and what is left when it dies lies in the spool for the
-next pilot.
+next pilot. The completion of a job that ended well is never discarded, however often a server refuses it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ log = logging.getLogger("holdfast_pilot")
 MOST_AT_ONCE = 100
 _FIRST_WAIT = 0.2
 _LONGEST_WAIT = 5.0
+_LONGEST_WAIT_REFUSED = 60.0
 _CALL_SECONDS = 10.0
 _SETTLED = ("committed", "held", "superseded")
 _WRONG = (400, 409, 413, 422)
@@ -56,7 +57,12 @@ class _Pending:
 
     def put_off(self) -> None:
         self.due = steady() + self.wait * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load only
-        self.wait = min(_LONGEST_WAIT, self.wait * 2)
+        longest = _LONGEST_WAIT_REFUSED if self.refusals else _LONGEST_WAIT
+        self.wait = min(longest, self.wait * 2)
+
+    def good(self) -> bool:
+        """Whether the job ended well: its outputs are committed, and discarding this would run it again."""
+        return self.document.get("outcome") == "ok"
 
 
 def _name(document: dict[str, Any]) -> str:
@@ -105,10 +111,13 @@ class Ends(threading.Thread):
                 if isinstance(documents, dict):
                     documents = [documents]  # as earlier pilots kept one
                 names = [_name(document) for document in documents]
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                log.warning("an end left in the spool cannot be read (%s)", error)
+            except OSError as error:
+                log.warning("an end left in the spool cannot be read now: %s (%s)", path, error)
+                continue
+            except (ValueError, KeyError, TypeError) as error:
+                log.warning("an end left in the spool is damaged and set aside: %s (%s)", path, error)
                 with contextlib.suppress(OSError):
-                    os.unlink(path)
+                    os.rename(path, path + ".damaged")
                 continue
             spooled = _Spooled(path, len(documents))
             self._behind = True
@@ -212,7 +221,7 @@ class Ends(threading.Thread):
                     **pending.document,
                     "log_tail": str(pending.document.get("log_tail"))[-500:],
                 }
-            if pending.refusals > _REFUSALS_BEFORE_GIVING_UP and len(batch) == 1:
+            if pending.refusals > _REFUSALS_BEFORE_GIVING_UP and len(batch) == 1 and not pending.good():
                 self._set_aside(pending)
                 self._settle(pending, "refused")
             else:

@@ -70,8 +70,12 @@ class WorkFolder:
             if lock is None:
                 continue
             try:
-                ends += self._adopt_spool(os.path.join(folder, "spool"))
-                remove_folder(folder)
+                spool = os.path.join(folder, "spool")
+                ends += self._adopt_spool(spool)
+                if os.path.isdir(spool) and os.listdir(spool):
+                    log.warning("undelivered ends cannot be taken over from %s; they stay there", spool)
+                else:
+                    remove_folder(folder)
             finally:
                 os.close(lock)
         return ends

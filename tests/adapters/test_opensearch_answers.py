@@ -9,7 +9,7 @@ from tests.adapters.opensearch_host import BadHost
 
 from holdfast.adapters.opensearch.answers import Rejected, item_results
 from holdfast.adapters.opensearch.cluster import Cluster
-from holdfast.ports.errors import Permanent
+from holdfast.ports.errors import NotFound, Permanent, Transient
 from holdfast.ports.job_store import Conflicted, Unknown, Version, Written
 
 
@@ -52,6 +52,32 @@ def test_what_may_pass_is_unknown(status: int) -> None:
 @pytest.mark.parametrize("kind", ["cluster_block_exception", "index_create_block_exception"])
 def test_a_blocked_cluster_is_unknown_although_it_says_forbidden(kind: str) -> None:
     assert isinstance(one(refusal(403, kind)), Unknown)
+
+
+@pytest.mark.finding("F-B1")
+@pytest.mark.parametrize(
+    ("status", "kind", "reason"),
+    [
+        (400, "index_closed_exception", "closed"),
+        (400, "illegal_argument_exception", "no write index is defined for alias [jobs]"),
+        (401, "security_exception", "missing authentication credentials"),
+        (403, "security_exception", "no permissions for [indices:data/write/bulk]"),
+        (404, "index_not_found_exception", "no such index [jobs] and [require_alias] request flag is [true]"),
+        (405, "method_not_allowed", ""),
+    ],
+)
+async def test_a_cluster_that_changed_is_not_the_callers_mistake(status: int, kind: str, reason: str) -> None:
+    error = {"type": kind, "reason": reason}
+    assert isinstance(one({"index": {"status": status, "error": error}}), Unknown)
+    async with BadHost(status, answer={"error": error | {"root_cause": [error]}, "status": status}) as host:
+        cluster = Cluster([host.url])
+        try:
+            with pytest.raises(Transient, match=kind):
+                await cluster.search("jobs", {})
+            with pytest.raises((Permanent, NotFound), match=kind):
+                await cluster.ask("/")  # the set-up is checked: it fails with a clear message
+        finally:
+            await cluster.close()
 
 
 def test_a_document_of_the_wrong_shape_is_rejected() -> None:

@@ -122,8 +122,11 @@ async def test_when_all_hosts_failed_they_are_still_asked_in_turn() -> None:
     ("status", "kind", "error"),
     [
         (400, Permanent, "mapper_parsing_exception"),
-        (401, Permanent, "security_exception"),
-        (403, Permanent, "security_exception"),
+        (400, Transient, "index_closed_exception"),
+        (404, Transient, "index_not_found_exception"),
+        (413, Permanent, "content_too_large"),
+        (401, Transient, "security_exception"),
+        (403, Transient, "security_exception"),
         (403, Transient, "cluster_block_exception"),
         (429, Transient, "rejected_execution_exception"),
         (500, Transient, "something_exception"),

@@ -78,9 +78,9 @@ def test_an_end_is_kept_while_its_result_is_unknown(server: FakeServer, pilot: S
     assert len(server.seen.ends) == sent + 1
 
 
-def test_one_refused_end_does_not_hold_up_the_others(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
+def test_a_refused_failure_does_not_hold_up_the_others(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
     server.faults.refuse_ends = 4
-    bad = server.submit("true")
+    bad = server.submit("false")
     running = pilot()
     until(lambda: not server.faults.refuse_ends, "the end to be given up")
     good = server.submit("true")
@@ -88,6 +88,31 @@ def test_one_refused_end_does_not_hold_up_the_others(server: FakeServer, pilot: 
     assert bad["claim"] not in [end["claim"] for end in server.seen.ends]
     assert running.end() == 0
     assert list((tmp_path / "work").glob("pilot-*/spool/*.refused")), "the refused end is still on disk"
+
+
+@pytest.mark.finding("F-B1")
+def test_a_good_completion_is_sent_until_it_is_taken(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
+    server.faults.refuse_ends = 6
+    refused = server.submit("true")
+    running = pilot()
+    until(lambda: server.faults.refuse_ends < 2, "more refusals than a pilot bears of a failure")
+    assert list((tmp_path / "work").glob("pilot-*/spool/*.json")), "the completion is on disk"
+    assert server.end_of(refused)["outcome"] == "ok"
+    until(lambda: not list((tmp_path / "work").glob("pilot-*/spool/*")), "an empty spool")
+    assert running.end() == 0
+
+
+@pytest.mark.finding("F-B1")
+def test_a_damaged_end_in_the_spool_is_set_aside(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
+    spool = tmp_path / "work" / "pilot-dead" / "spool"
+    spool.mkdir(parents=True, mode=0o700)
+    (tmp_path / "work").chmod(0o700)
+    (tmp_path / "work" / "pilot-dead").chmod(0o700)
+    (spool.parent / "lock").touch(mode=0o600)
+    (spool / "half.json").write_text('[{"claim": "c1", "outc')
+    pilot()
+    damaged = until(lambda: list((tmp_path / "work").glob("pilot-*/spool/*.damaged")), "the damaged end")
+    assert damaged[0].read_text() == '[{"claim": "c1", "outc'
 
 
 def test_beats_count_up_and_name_exactly_what_is_held(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from tests.server.asks import submit
 from tests.server.running import RunningServer, until
 from tests.server.scripted_pilot import ScriptedPilot
 
-LABELS = {"route", "le", "result", "outcome", "brakes"}
+LABELS = {"route", "le", "result", "outcome", "brakes", "operation"}
 
 
 async def _samples(server: RunningServer) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -9,6 +9,8 @@ import pytest
 from tests.server.running import RunningServer, until
 from tests.server.scripted_pilot import ScriptedPilot
 
+from holdfast.services.store_errors import unwatched
+
 
 def area(name: str) -> dict[str, Any]:
     return {"path": f"/scratch/cache/area-{name}", "space": 10**10}
@@ -94,7 +96,7 @@ async def test_a_beat_reads_nothing_from_the_store(
 ) -> None:
     pilot = await ScriptedPilot.register(server, tenant, host="node1", cache=area("1"))
     asked: list[str] = []
-    slips = type(server.services.parts.slips)
+    slips = type(unwatched(server.services.parts.slips))
     read = slips.get
 
     async def get(self: Any, *names: Any, **more: Any) -> Any:

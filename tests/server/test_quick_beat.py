@@ -17,6 +17,7 @@ from tests.server.scripted_pilot import ScriptedPilot
 
 from holdfast.apps.server.quick_beat import QuickBeat
 from holdfast.ports.errors import Transient
+from holdfast.services.store_errors import unwatched
 
 
 async def test_a_beat_is_stored_and_answered(server: RunningServer, tenant: str) -> None:
@@ -140,7 +141,7 @@ async def test_a_beat_that_cannot_be_stored_gets_the_usual_answer(
     server: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pilot = await ScriptedPilot.register(server, tenant)
-    store = type(server.services.parts.pilots)
+    store = type(unwatched(server.services.parts.pilots))
 
     async def put_sheet(_self: object, _sheet: object) -> None:
         raise Transient("the store is away")

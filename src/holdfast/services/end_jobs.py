@@ -18,7 +18,7 @@ from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, Stat
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.formats.job_json import ending_to_json
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import PortError, Transient
+from holdfast.ports.errors import Permanent, PortError, Transient
 from holdfast.ports.job_store import JobStore, Record, Stored
 from holdfast.services.note_leftovers import Cleanup
 from holdfast.services.write_checked import Answer, Missing, Settled, Wish, Writer
@@ -126,10 +126,22 @@ class EndJobs:
                 batch = self._next_batch()
                 try:
                     await self._commit([one for one in batch if not one.answer.done()])
+                except Permanent:  # one of them cannot be stored; the others must not be refused with it
+                    for one in batch:
+                        await self._commit_alone(one)
                 except Exception as error:  # the pilots must not hang on a bug
                     for one in batch:
                         if not one.answer.done():
                             one.answer.set_exception(error)
+
+    async def _commit_alone(self, one: _Asked) -> None:
+        if one.answer.done():
+            return
+        try:
+            await self._commit([one])
+        except Exception as error:
+            if not one.answer.done():
+                one.answer.set_exception(error)
 
     def _next_batch(self) -> list[_Asked]:
         """As many as one write takes, no job twice: a second end of the same job waits for its turn."""

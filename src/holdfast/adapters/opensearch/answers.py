@@ -21,23 +21,62 @@ _BY_STATUS: Mapping[int, type[PortError]] = {
     409: Conflict,
     413: Permanent,
 }
-"""Everything else (timeouts, 408, 429, 5xx) may go through later."""
+"""What a status means while the set-up is checked. Everything else (timeouts, 408, 429, 5xx) may go through later."""
 
 _BLOCKED = frozenset({"cluster_block_exception", "index_create_block_exception"})
 """Answered with 403 although it passes: a full disk, a cluster without a manager."""
 
+_OF_THE_REQUEST = frozenset(
+    {
+        "action_request_validation_exception",
+        "document_parsing_exception",
+        "illegal_argument_exception",
+        "mapper_parsing_exception",
+        "number_format_exception",
+        "parsing_exception",
+        "strict_dynamic_mapping_exception",
+        "too_many_clauses",
+        "too_many_nested_clauses",
+        "x_content_parse_exception",
+    }
+)
+"""Answered with 400 because of the values of a request. Every other refusal (a missing or closed index, credentials, rights)
+means that the cluster changed under the server: an operator repairs that, and the request was right."""
+_OF_THE_SETUP = ("alias", "fielddata", "Fielddata", "write index")
+"""Words of an `illegal_argument_exception` that is about the indexes and not about the request."""
+
 _OTHER_HOST = frozenset({502, 503, 504})
 
 
-def meaning(error: OpenSearchException, asked: str) -> PortError:
-    """The port error for an error of the client library."""
+def meaning(error: OpenSearchException, asked: str, *, checking_setup: bool = False) -> PortError:
+    """The port error for an error of the client library.
+
+    `Permanent` only if the error follows from the values of the request: a caller may discard what was refused for good. While
+    the set-up itself is checked (at start, by `doctor`), an error of the set-up keeps the meaning of its status.
+    """
     if isinstance(error, VendorConnectionError):
         return Transient(f"OpenSearch did not answer ({asked}): {_cause(error)}")
     if not isinstance(error, TransportError):
         return Transient(f"OpenSearch answered with something unreadable ({asked}): {type(error).__name__}")
     status = error.status_code if isinstance(error.status_code, int) else 0
-    kind = Transient if error.error in _BLOCKED else _BY_STATUS.get(status, Transient)
-    return kind(f"OpenSearch answered {status} {error.error} ({asked}){_reason(error.info)}")
+    cause = _root_cause(error.info)
+    reason = str(cause.get("reason", ""))
+    if error.error in _BLOCKED:
+        kind: type[PortError] = Transient
+    elif checking_setup:
+        kind = _BY_STATUS.get(status, Transient)
+    else:
+        kind = _at_run_time(status, str(cause.get("type") or error.error), reason)
+    return kind(f"OpenSearch answered {status} {error.error} ({asked}){': ' if reason else ''}{reason}")
+
+
+def _at_run_time(status: int, kind: str, reason: str) -> type[PortError]:
+    if status == 409:
+        return Conflict
+    if status == 413:
+        return Permanent  # a smaller request may pass, and only its sender can make one
+    about_setup = kind == "illegal_argument_exception" and any(word in reason for word in _OF_THE_SETUP)
+    return Permanent if status == 400 and kind in _OF_THE_REQUEST and not about_setup else Transient
 
 
 def host_failed(error: OpenSearchException) -> bool:
@@ -52,11 +91,12 @@ def _cause(error: VendorConnectionError) -> str:
     return f"{type(info).__name__}: {error.error}" if isinstance(info, Exception) else str(error.error)
 
 
-def _reason(info: object) -> str:
-    if isinstance(info, dict) and isinstance(info.get("error"), dict):
-        cause = info["error"].get("root_cause") or [info["error"]]
-        return f": {cause[0].get('reason', '')}"
-    return ""
+def _root_cause(info: object) -> Mapping[str, Any]:
+    error = info.get("error") if isinstance(info, dict) else None
+    if not isinstance(error, dict):
+        return {}
+    causes = error.get("root_cause") or [error]
+    return causes[0] if isinstance(causes[0], dict) else {}
 
 
 class Rejected(NamedTuple):
@@ -103,6 +143,6 @@ def _refusal(status: int, error: object) -> ItemResult:
     detail = f"{status} {kind}: {reason}"
     if status == 409:
         return Conflicted(detail)
-    if _BY_STATUS.get(status, Transient) is Permanent and kind not in _BLOCKED:
+    if _at_run_time(status, kind, reason) is Permanent:
         return Rejected(detail)
     return Unknown(detail)

@@ -61,7 +61,7 @@ class Cluster:
 
     async def ask(self, path: str) -> Any:
         """What the cluster says of itself."""
-        return await self.hosts.read(path, method="GET", params={})
+        return await self.hosts.read(path, method="GET", params={}, checking_setup=True)
 
     async def write(self, kind: str, lines: Sequence[tuple[str, Version | None, bytes]]) -> Sequence[WriteResult]:
         """Write documents (id, expected version, body); one result each. Nothing is ever sent twice.

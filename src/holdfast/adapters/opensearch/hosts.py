@@ -95,7 +95,15 @@ class Hosts:
                 host.probe = None
             await host.connection.close()
 
-    async def read(self, path: str, body: object = None, *, method: str = "POST", params: Mapping[str, str]) -> Any:
+    async def read(
+        self,
+        path: str,
+        body: object = None,
+        *,
+        method: str = "POST",
+        params: Mapping[str, str],
+        checking_setup: bool = False,
+    ) -> Any:
         """Ask, and ask another host if one does not answer. What is asked for must be harmless to repeat."""
         data = None if body is None else orjson.dumps(body)
         tries = max(2, len(self._hosts))
@@ -106,7 +114,7 @@ class Hosts:
             except OpenSearchException as error:
                 worth = host_failed(error) and left and not (isinstance(error, ConnectionTimeout) and self._alone)
                 if not worth or not self._may_repeat():
-                    raise meaning(error, path) from error
+                    raise meaning(error, path, checking_setup=checking_setup) from error
         raise Transient("no host was asked")  # pragma: no cover - the loop returns or raises
 
     async def write(self, path: str, lines: Any, params: Mapping[str, str]) -> Any:

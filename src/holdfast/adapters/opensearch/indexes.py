@@ -112,7 +112,7 @@ async def make_indexes(hosts: Hosts, layout: Layout) -> None:
 
 async def _make(hosts: Hosts, layout: Layout, kind: str) -> None:
     try:
-        found = await hosts.read(f"/{layout.alias(kind)}/_settings", method="GET", params={})
+        found = await hosts.read(f"/{layout.alias(kind)}/_settings", method="GET", params={}, checking_setup=True)
     except NotFound:
         await _create(hosts, layout, kind)
         return
@@ -120,13 +120,15 @@ async def _make(hosts: Hosts, layout: Layout, kind: str) -> None:
         if one["settings"]["index"].get("translog", {}).get("durability", "request") != "request":
             raise Permanent(f"index {name} must have translog.durability request: it may lose acknowledged writes")
     body = {"dynamic": False, "properties": dict(FIELDS[kind])}
-    await hosts.read(f"/{layout.alias(kind)}/_mapping", body, method="PUT", params={})
+    await hosts.read(f"/{layout.alias(kind)}/_mapping", body, method="PUT", params={}, checking_setup=True)
 
 
 async def _create(hosts: Hosts, layout: Layout, kind: str) -> None:
     params = {"wait_for_active_shards": "1"}
     try:
-        await hosts.read(f"/{layout.index(kind)}", layout.creation(kind), method="PUT", params=params)
+        await hosts.read(
+            f"/{layout.index(kind)}", layout.creation(kind), method="PUT", params=params, checking_setup=True
+        )
     except (Permanent, Conflict) as error:
         # Another process was quicker, and made the same.
         if "resource_already_exists_exception" not in str(error):
@@ -134,7 +136,7 @@ async def _create(hosts: Hosts, layout: Layout, kind: str) -> None:
 
 
 async def check_server(hosts: Hosts, layout: Layout) -> None:
-    version = (await hosts.read("/", method="GET", params={})).get("version", {})
+    version = (await hosts.read("/", method="GET", params={}, checking_setup=True)).get("version", {})
     number = str(version.get("number", "0.0"))
     if version.get("distribution") != "opensearch":
         raise Permanent(f"the store must be OpenSearch; the host says {version.get('distribution')} {number}")

@@ -59,7 +59,7 @@ class SqlDatabase:
 
         A store that lacks nothing is opened without the lock: else many processes that start at once would wait for each other.
         """
-        with translated():
+        with translated(checking_setup=True):
             async with self.dialect.reader.connect() as connection:
                 number = await connection.run_sync(_number_if_complete)
             if number is None or number != LAYOUT:

@@ -20,7 +20,7 @@ async def look_at_database(database: SqlDatabase) -> StoreLook:
     place = database.dialect.reader.url
     if place.get_backend_name() == "sqlite" and not Path(place.database or "").exists():  # noqa: ASYNC240 - nobody else waits
         return StoreLook("SQLite", lacking=(f"the file {place.database}",))
-    with translated():
+    with translated(checking_setup=True):
         async with database.dialect.reader.connect() as connection:
             return await connection.run_sync(_look)
 

@@ -23,7 +23,7 @@ from holdfast.adapters.system.results import SharedResults
 from holdfast.adapters.system.secrets import ReferencedSecrets
 from holdfast.apps.settings import Settings
 from holdfast.apps.storage_settings import credentials_of, elements_of
-from holdfast.apps.wiring.stores import open_stores
+from holdfast.apps.wiring.stores import Stores, open_stores
 from holdfast.apps.wiring.tracing import make_traces
 from holdfast.domain.data.storage_element import Kind
 from holdfast.domain.exlets.primitive import Action
@@ -72,6 +72,7 @@ from holdfast.services.rule_cache import RuleCache
 from holdfast.services.run_exlet import RunExlet
 from holdfast.services.steer_engine_cases import SteerEngineCases
 from holdfast.services.steer_jobs import SteerJobs
+from holdfast.services.store_errors import StoreErrors, watched
 from holdfast.services.trace_jobs import TracedIncidents, TraceJobs
 from holdfast.services.write_checked import CheckedWriter
 
@@ -82,6 +83,9 @@ if TYPE_CHECKING:
     from holdfast.adapters.temporal.flow_engine import TemporalFlowEngine
 
 log = structlog.get_logger()
+
+FIRST_OPERATION = "jobs.write"
+"""Shown from the start, so that the first error raises a number that was there before."""
 
 
 @dataclass(slots=True)
@@ -122,6 +126,7 @@ class Parts:
     """None: this domain runs jobs only."""
     engines: OrderEngines
     """All engines that are not ours."""
+    store_errors: StoreErrors
     traces: OtlpTraces | None = None
     """None: nobody wants them."""
     tracing: TraceJobs | None = None
@@ -133,13 +138,28 @@ class Parts:
         yield Sample("holdfast_exceptions_total", "Exceptions other than faults", self.exceptions.answered)
         yield Sample("holdfast_acts_total", words, brakes.granted, (("brakes", "granted"),))
         yield Sample("holdfast_acts_total", "", brakes.refused, (("brakes", "refused"),))
+        words = "Errors of the store that are not about a request"
+        for operation in sorted({FIRST_OPERATION, *self.store_errors.counts}):
+            count = self.store_errors.counts[operation]
+            yield Sample("holdfast_store_errors_total", words, count, (("operation", operation),))
 
 
 def make_parts(settings: Settings, process: str = "server") -> Parts:
     settings.state.mkdir(parents=True, exist_ok=True)
-    stores = open_stores(settings.store_url)
-    store, slips = stores.jobs, stores.slips
     clock, ids = SystemClock(), RandomIds()
+    store_errors = StoreErrors(
+        clock,
+        lambda operation, detail, count: log.error("store error", operation=operation, detail=detail, count=count),
+    )
+    opened = open_stores(settings.store_url)
+    stores = Stores(
+        jobs=watched(opened.jobs, "jobs", store_errors),
+        pilots=watched(opened.pilots, "pilots", store_errors),
+        slips=watched(opened.slips, "slips", store_errors),
+        incidents=watched(opened.incidents, "incidents", store_errors),
+        audit=watched(opened.audit, "audit", store_errors),
+    )
+    store, slips = stores.jobs, stores.slips
     writer = CheckedWriter(store)
     tracing = None
     if (traces := make_traces(settings, process)) is not None:
@@ -239,6 +259,7 @@ def make_parts(settings: Settings, process: str = "server") -> Parts:
             answered=acting.go_on,
             troubled=lambda text: log.warning("answers of engines wait", detail=text),
         ),
+        store_errors=store_errors,
         traces=traces,
         tracing=tracing,
     )
