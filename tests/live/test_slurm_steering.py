@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from tests.server.running import until
 from tests.servers import address
 
 from holdfast.adapters.slurm.batch import SlurmBatch
-from holdfast.adapters.slurm.steering import SlurmSteering
+from holdfast.adapters.slurm.steering import SlurmSteering, read_accounted_identities
 from holdfast.adapters.system.commands import SystemCommands
 from holdfast.domain.pilots.batch import BatchState
-from holdfast.domain.pilots.watched_job import Fate, fate
+from holdfast.domain.pilots.watched_job import Fate, JobIdentity, JobKind, fate
 from holdfast.ports.errors import Permanent
 
 pytestmark = pytest.mark.live
 
 MIB = 1 << 20
+MOVING = re.compile(r"\b(RunTime|LastSchedEval|Scheduler|AccrueTime)=\S*")
 
 
 @pytest.fixture
@@ -121,3 +124,71 @@ async def test_the_next_try_is_elsewhere_unless_its_user_named_the_node(
     assert not set(now[free]) & set(where[free])
     assert now[bound] == where[bound] == ("n2",)
     assert "ExcNodeList=(null)" in said("scontrol", "-o", "show", "job", bound)
+
+
+@pytest.mark.finding("F-A1")
+@pytest.mark.finding("F-A7")
+async def test_slurm_says_what_a_job_is_and_whose(steering: SlurmSteering, tmp_path: Path) -> None:
+    single = sbatch("--hold", "-o", "/dev/null", "--wrap", "true")
+    array = sbatch("--hold", "--array=0-2", "-o", "/dev/null", "--wrap", "true")
+    (tmp_path / "het.sh").write_text(HETEROGENEOUS)
+    parts = sbatch("-o", "/dev/null", str(tmp_path / "het.sh"))
+    try:
+        found = await steering.identities([single, array, parts, "99999999"])
+        assert {job: found[job] for job in (single, array, parts)} == {
+            single: JobIdentity(JobKind.SINGLE, os.getuid()),
+            array: JobIdentity(JobKind.ARRAY, os.getuid()),
+            parts: JobIdentity(JobKind.HETEROGENEOUS, os.getuid()),
+        }
+        assert "99999999" not in found
+    finally:
+        said("scancel", single, array, parts)
+
+
+def test_what_the_queue_forgot_the_accounting_identifies() -> None:
+    text = "12_0|14|1000\n12_3|12|1000\n20+0|20|1001\n20+1|21|1001\n30|30|1002\n31|31|\n"
+    assert read_accounted_identities(text) == {
+        **dict.fromkeys(("14", "12"), JobIdentity(JobKind.ARRAY, 1000)),
+        **dict.fromkeys(("20", "21"), JobIdentity(JobKind.HETEROGENEOUS, 1001)),
+        "30": JobIdentity(JobKind.SINGLE, 1002),
+        "31": JobIdentity(JobKind.SINGLE, None),
+    }
+
+
+HETEROGENEOUS = "#!/bin/sh\n#SBATCH --hold\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\nexit 3\n"
+
+
+@pytest.mark.finding("F-A1")
+@pytest.mark.parametrize("state", ["waiting", "failed"])
+@pytest.mark.parametrize("kind", ["array", "heterogeneous"])
+async def test_the_base_id_of_several_jobs_is_never_steered(
+    steering: SlurmSteering, tmp_path: Path, kind: str, state: str
+) -> None:
+    if kind == "array":
+        job = sbatch("--hold", "--no-requeue", "--array=0-2", "-o", "/dev/null", "--wrap", "exit 3")
+    else:
+        (tmp_path / "het.sh").write_text(HETEROGENEOUS)
+        job = sbatch("--no-requeue", "-o", "/dev/null", str(tmp_path / "het.sh"))
+
+    async def all_failed() -> bool:
+        states = said("squeue", "-h", "-t", "all", "--array", "-j", job, "-o", "%T").split()
+        return len(states) > 1 and set(states) == {"FAILED"}
+
+    try:
+        if state == "failed":
+            said("scontrol", "release", job)
+            await until(all_failed, "all parts to fail", 60)
+        before = MOVING.sub("", said("scontrol", "-o", "show", "job", job))
+        words = f"job {job} is an? {kind}"
+        with pytest.raises(Permanent, match=words):
+            await steering.again(job, needs={"memory": 80 * MIB}, wait=0, mark="o-1")
+        with pytest.raises(Permanent, match=words):
+            await steering.hold(job)
+        with pytest.raises(Permanent, match=words):
+            await steering.cancel(job)
+        if state == "waiting":  # for what has ended there is nothing to allow
+            with pytest.raises(Permanent, match=words):
+                await steering.allow_again([job])
+        assert MOVING.sub("", said("scontrol", "-o", "show", "job", job)) == before
+    finally:
+        said("scancel", job)

@@ -106,6 +106,31 @@ async def test_a_user_who_cancels_is_not_second_guessed(local: RunningServer, te
         assert user.bare("squeue", "-h", "-t", "all", "-j", job, "-o", "%T") == "CANCELLED"
 
 
+@pytest.mark.finding("F-A1")
+async def test_of_an_array_nothing_runs_twice(local: RunningServer, tenant: str, begin: Begin, tmp_path: Path) -> None:
+    """One element wants more memory and a rule would give it that. The incident says why nothing is done about it."""
+    await add_rule(local, tenant, MORE)
+    user = await begin()
+    work = (
+        f"echo start >> {tmp_path}/starts-$SLURM_ARRAY_TASK_ID; [ $SLURM_ARRAY_TASK_ID != 3 ] || python3 -c '{GREEDY}'"
+    )
+    job = user.sbatch("--array=0-3", "--mem=100", "--wrap", work)
+    await user.settled(job)
+    await until(lambda: _all_ended(user, job), "all elements to end", 60)
+    assert [(tmp_path / f"starts-{n}").read_text() for n in range(4)] == ["start\n"] * 4
+    story = (await incident_of(local, tenant, job))["id"]
+    refused = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{story}")).text
+    assert f"job {job} is an array; Holdfast does not act on arrays yet" in refused
+    assert "Restarts=1" not in user.bare("scontrol", "show", "job", job)
+    for words in (("squeue", "-t", "all", "-j", job), ("sacct", "-j", job), ("scontrol", "show", "job", job)):
+        assert user.call(*words) == user.bare(*words)
+
+
+async def _all_ended(user: Shell, job: str) -> bool:
+    states = await asyncio.to_thread(user.bare, "squeue", "-h", "-t", "all", "--array", "-j", job, "-o", "%T")
+    return not set(states.split()) & {"PENDING", "RUNNING", "COMPLETING"}
+
+
 @pytest.mark.slow
 async def test_a_storm_of_failing_jobs_is_not_queued_again(local: RunningServer, tenant: str, begin: Begin) -> None:
     """200 jobs fail of one cause that a rule would answer. The first are tried; then there is a storm, and one is at a time."""

@@ -6,8 +6,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
+
 from holdfast.domain.pilots.batch import BatchId, BatchJob, BatchOutcome, BatchState
-from holdfast.domain.pilots.watched_job import Fate, JobDetails, PayloadRecord, WatchedJob, evidence, fate, needed
+from holdfast.domain.pilots.watched_job import (
+    Fate,
+    JobDetails,
+    JobIdentity,
+    JobKind,
+    PayloadRecord,
+    WatchedJob,
+    evidence,
+    fate,
+    needed,
+)
 from holdfast.ports.errors import Transient
 from holdfast.ports.exception_service import Answered, News, Ordered
 from holdfast.services.mend_batch_jobs import ONLY_LOOKS, MendBatchJobs
@@ -52,12 +64,16 @@ class FakeBatch:
     done: list[tuple[str, object]] = field(default_factory=list)
     marks: set[str] = field(default_factory=set)
     avoided: tuple[str, ...] = ()
+    kind: JobKind = JobKind.SINGLE
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         raise NotImplementedError
 
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
         return dict.fromkeys(jobs, SILENT if self.away else self.now)
+
+    async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
+        return dict.fromkeys(jobs, JobIdentity(self.kind, 1000))
 
     async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
         if not self.known:
@@ -267,6 +283,35 @@ async def test_an_incident_that_is_closed_without_an_order_is_the_users() -> Non
     await mending.look()
     assert not room.spool.words
     assert room.service.events[-1]["kind"] == "case-failed"
+
+
+@pytest.mark.finding("F-A1")
+@pytest.mark.parametrize("verb", ["resubmit", "suspend", "continue", "force-fail"])
+@pytest.mark.parametrize(("kind", "words"), [(JobKind.ARRAY, "is an array"), (JobKind.HETEROGENEOUS, "heterogeneous")])
+async def test_several_jobs_under_one_id_are_reported_and_never_acted_on(kind: JobKind, words: str, verb: str) -> None:
+    room = Room(FakeBatch(RUNS, kind=kind))
+    room.service.orders = [order(verb)]
+    mending = room.mending(hold=True)
+    await mending.look()
+    room.batch.now = OOM
+    await mending.look()
+    assert not room.batch.done
+    assert words in room.service.events[0]["evidence"]["not_recovered"]
+    assert room.service.events[0]["otherwise"] == "go-on"
+    assert words in room.service.answers["o-1"][1]
+    assert not room.spool.words
+
+
+async def test_a_job_that_the_batch_system_does_not_know_is_left_alone() -> None:
+    room = Room(Unidentified(OOM))
+    await room.mending().look()
+    assert not room.service.events
+    assert room.spool.words
+
+
+class Unidentified(FakeBatch):
+    async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
+        return {}
 
 
 def test_fates() -> None:

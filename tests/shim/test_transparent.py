@@ -196,3 +196,46 @@ def test_a_job_that_is_decided_on_has_not_ended(folder: Path) -> None:
     for stale in (f"{int(time.time()) - 1}\n", "soon\n", ""):
         watch.write_text(stale)
         assert told() == bare
+
+
+ARRAY = "#!/bin/sh\n#SBATCH --array=0-3\nexit 3\n"
+HETEROGENEOUS = "#!/bin/sh\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\nexit 3\n"
+
+
+@pytest.mark.finding("F-A1")
+@pytest.mark.parametrize("script", [ARRAY, HETEROGENEOUS], ids=["array", "heterogeneous"])
+def test_arrays_and_heterogeneous_jobs_are_shown_as_slurm_shows_them(folder: Path, script: str) -> None:
+    """The base id names several jobs, so no element of it may be shown in the state of another."""
+    (folder / "spool" / "watch").write_text(f"{int(time.time()) + 600}\n")
+    job = call(folder, "sbatch", "--parsable", "-o", "/dev/null", given=script).stdout.strip()
+    assert set(ended_elements(job)) == {"FAILED"}
+    for words in (
+        ("squeue", "-t", "all", "-j", job),
+        ("squeue", "-t", "all", "-j", job, "--array"),
+        ("squeue", "-h", "-t", "all", "-j", job, "-o", "%A %t"),
+        ("squeue", "-h", "-t", "all", "-j", job, "-o", "%T"),
+        ("squeue", "-h", "-t", "all", "-j", job, "-O", "JobID,State"),
+        ("sacct", "-j", job),
+        ("sacct", "-X", "-n", "-P", "-j", job, "-o", "JobIDRaw,State"),
+        ("sacct", "-X", "-n", "-P", "-j", job, "-o", "State"),
+        ("scontrol", "show", "job", job),
+        ("scontrol", "-o", "show", "job", job),
+    ):
+        assert call(folder, *words).stdout == call(None, *words).stdout, words
+    assert job in words_left(folder)
+
+
+def ended_elements(job: str) -> list[str]:
+    """The states of all parts of a job, once all have ended."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        states = call(None, "squeue", "-h", "-t", "all", "--array", "-j", job, "-o", "%T").stdout.split()
+        accounted = call(None, "sacct", "-X", "-n", "-j", job, "-o", "State").stdout.split()
+        if (
+            states
+            and not set(states) & {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING"}
+            and sorted(accounted) == sorted(states)
+        ):
+            return states
+        time.sleep(0.1)
+    raise AssertionError(f"job {job} has not ended")

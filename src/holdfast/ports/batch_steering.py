@@ -1,5 +1,7 @@
 """What a batch system can be made to do with a job of a user, under the id it has: hold it, run it once more, let it go.
 
+An id that stands for several jobs (an array, a heterogeneous job) is never acted on: every act refuses it with `Permanent`.
+
 `Transient`: the batch system did not answer; the same again is harmless. `Permanent`: it refuses, in its own words (it has forgotten the job, or may not run
 it again).
 """
@@ -10,11 +12,15 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from holdfast.domain.pilots.batch import BatchId
-from holdfast.domain.pilots.watched_job import JobDetails
+from holdfast.domain.pilots.watched_job import JobDetails, JobIdentity
 
 
 class BatchSteering(Protocol):
     """The port."""
+
+    async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
+        """What kind of jobs these are, and whose; those that the queue or the accounting knows."""
+        ...
 
     async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
         """Those of the jobs that the batch system still remembers."""

@@ -12,7 +12,17 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from holdfast.domain.pilots.batch import BatchId, BatchOutcome, BatchState
-from holdfast.domain.pilots.watched_job import Fate, JobDetails, WatchedJob, evidence, fate, lost_start, needed
+from holdfast.domain.pilots.watched_job import (
+    Fate,
+    JobDetails,
+    JobIdentity,
+    WatchedJob,
+    evidence,
+    fate,
+    lost_start,
+    needed,
+    several,
+)
 from holdfast.ports.batch import BatchReader
 from holdfast.ports.batch_steering import BatchSteering
 from holdfast.ports.errors import Permanent, PortError
@@ -53,6 +63,7 @@ class MendBatchJobs:
     every: float = 2.0
     """Seconds between looks."""
     troubled: Callable[[str], None] = lambda _text: None
+    _identities: dict[BatchId, JobIdentity] = field(default_factory=dict)
     _reported: dict[BatchId, _Reported] = field(default_factory=dict)
     _allowed: set[BatchId] = field(default_factory=set)
     _lost: dict[BatchId, int] = field(default_factory=dict)
@@ -70,7 +81,7 @@ class MendBatchJobs:
         if self.acting:
             # Longer than Slurm's commands take to say that nobody answers.
             self.spool.vouch(max(90.0, 10 * self.every))
-        jobs = {job.id: job for job in self.spool.jobs()}
+        jobs = await self._identified({job.id: job for job in self.spool.jobs()})
         for gone in self._reported.keys() - jobs.keys():
             del self._reported[gone]
         for gone in self._lost.keys() - jobs.keys():
@@ -79,6 +90,21 @@ class MendBatchJobs:
         outcomes = await self.reader.outcome(sorted(jobs))
         await self._judge({jobs[name]: outcomes[name] for name in outcomes})
         await self._obey(jobs)
+
+    async def _identified(self, jobs: dict[BatchId, WatchedJob]) -> dict[BatchId, WatchedJob]:
+        """The jobs of which the batch system says what they are. The others are looked at again later: nothing is done to an unknown job."""
+        for gone in self._identities.keys() - jobs.keys():
+            del self._identities[gone]
+        new = jobs.keys() - self._identities.keys()
+        if new:
+            self._identities |= {
+                job: identity for job, identity in (await self.steering.identities(sorted(new))).items() if job in new
+            }
+        return {name: job for name, job in jobs.items() if name in self._identities}
+
+    def _why_not(self, job: BatchId) -> str:
+        """Why nothing is done to a job, whatever is ordered; empty if it may be acted on."""
+        return several(job, self._identities[job].kind)
 
     # -- what became of them -----------------------------------------------------------------------------------
 
@@ -122,7 +148,7 @@ class MendBatchJobs:
         return mended
 
     async def _allow(self, going: Collection[BatchId]) -> None:
-        new = [job for job in going if job not in self._allowed]
+        new = [job for job in going if job not in self._allowed and not self._why_not(job)]
         if not self.acting or not new:
             return
         try:
@@ -140,6 +166,10 @@ class MendBatchJobs:
         record = self.spool.record(job, outcome.restarts)
         name = details.name if details is not None else "job"
         item = f"{name.replace(':', '-')}:{job.id}"
+        why_not = self._why_not(job.id)
+        known = evidence(outcome, details, "\n".join(filter(None, tails)), peak, record)
+        if why_not and self.acting:
+            known["not_recovered"] = why_not
         event: dict[str, Any] = {
             "id": f"{job.own_key}:{outcome.restarts}:{outcome.ended or 0}",
             "case": job.key,
@@ -148,8 +178,8 @@ class MendBatchJobs:
             "flow": name,
             "owner": details.user if details is not None else str(job.owner),
             "attempt": outcome.restarts + 1,
-            "evidence": evidence(outcome, details, "\n".join(filter(None, tails)), peak, record),
-            "otherwise": "hold" if self.hold and self.acting else "go-on",
+            "evidence": known,
+            "otherwise": "hold" if self.hold and self.acting and not why_not else "go-on",
         }
         (answer,) = await self.service.report([event])
         self._lost[job.id] = outcome.restarts
@@ -193,11 +223,14 @@ class MendBatchJobs:
     async def _do(self, order: Ordered, job: WatchedJob | None) -> None:
         """Carry an order out and answer it. What the batch system does not answer now is tried at the next look."""
         outcome, detail = "done", ""
+        why_not = self._why_not(job.id) if job is not None else ""
         try:
             if job is None:
                 outcome, detail = "refused", "the job has ended, and nobody looks after it any more"
             elif not self.acting:
                 outcome, detail = "refused", ONLY_LOOKS
+            elif why_not:
+                outcome, detail = "refused", why_not
             elif order.verb in AGAIN:
                 await self._again(order, job)
             elif order.verb == "suspend":
@@ -214,7 +247,7 @@ class MendBatchJobs:
             self.troubled(f"order {order.id} waits: {error}")
             return
         await self.service.answer(order.id, outcome, detail)
-        if job is not None and not self.acting:
+        if job is not None and (not self.acting or why_not):
             await self._settle(job, "case-failed")  # that is all that comes of it
 
     async def _again(self, order: Ordered, job: WatchedJob) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from holdfast.adapters.slurm.batch import SlurmBatch
 from holdfast.adapters.slurm.words import nodes_of, one_line, said
 from holdfast.domain.pilots.batch import BatchId, slices
-from holdfast.domain.pilots.watched_job import JobDetails
+from holdfast.domain.pilots.watched_job import JobDetails, JobIdentity, JobKind, several
 from holdfast.ports.commands import Ran
 from holdfast.ports.errors import Permanent, Transient
 
@@ -30,6 +30,7 @@ NEVER = (
     "not permitted",
 )
 """Refusals that stay."""
+IDENTITY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,HetJobID:|,UserID:"
 _FIELD = re.compile(r"(?:^| )([A-Za-z][A-Za-z_/:]*)=")
 _AMOUNT = re.compile(r"^([0-9.]+)([KMGTP]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
@@ -41,6 +42,22 @@ class SlurmSteering:
     """One Slurm. Whoever runs it is an operator of it, or the user whose jobs they are."""
 
     slurm: SlurmBatch
+
+    async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
+        found: dict[BatchId, JobIdentity] = {}
+        for some in slices(jobs):
+            ran = await self._run(
+                "squeue", "--noheader", "--states=all", f"--Format={IDENTITY_FIELDS}", f"--jobs={','.join(some)}"
+            )
+            if ran.code != 0 and not said(ran.err, ("invalid job id",)):
+                raise Transient(one_line(ran.err) or "squeue does not answer")
+            found |= read_identities(ran.out)
+            forgotten = [job for job in some if job not in found]
+            if forgotten:
+                ids = f"--jobs={','.join(forgotten)}"
+                ran = await self._run("sacct", "--noheader", "--parsable2", "-X", "--format=JobID,JobIDRaw,UID", ids)
+                found |= read_accounted_identities(ran.out) if ran.code == 0 else {}
+        return found
 
     async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
         found: dict[BatchId, JobDetails] = {}
@@ -57,10 +74,16 @@ class SlurmSteering:
 
     async def allow_again(self, jobs: Collection[BatchId]) -> None:
         for some in slices(jobs):
-            ran = await self._run("squeue", "--noheader", "--Format=JobID:|,Requeue:", f"--jobs={','.join(some)}")
+            ran = await self._run(
+                "squeue", "--noheader", f"--Format=Requeue:|,{IDENTITY_FIELDS}", f"--jobs={','.join(some)}"
+            )
             if ran.code != 0 and not said(ran.err, ("invalid job id",)):
                 raise Transient(one_line(ran.err) or "squeue does not answer")
-            barred = [job for job, _, again in (line.partition("|") for line in ran.out.split()) if again == "0"]
+            lines = [line.partition("|") for line in ran.out.splitlines()]
+            identities = read_identities("\n".join(rest for _, _, rest in lines))
+            for job in some:
+                _refuse_several(job, identities[job].kind if job in identities else JobKind.SINGLE)
+            barred = [rest.partition("|")[0] for requeue, _, rest in lines if requeue == "0"]
             if barred:
                 await self._do("update", f"JobId={','.join(barred)}", "Requeue=1")
 
@@ -87,6 +110,7 @@ class SlurmSteering:
         await self._do("release", job)
 
     async def cancel(self, job: BatchId) -> None:
+        _refuse_several(job, _kind(await self._fields(job) or {}))
         await self.slurm.cancel([job])
 
     async def _elsewhere(self, fields: Mapping[str, str], avoid: Collection[str]) -> list[str]:
@@ -119,6 +143,7 @@ class SlurmSteering:
             raise Permanent("Slurm has forgotten the job (MinJobAge); it must be submitted again")
         if fields.get("JobState") == "CANCELLED":  # meanwhile, perhaps
             raise Permanent("somebody cancelled the job")
+        _refuse_several(job, _kind(fields))
         return fields
 
     async def _do(self, *words: str) -> None:
@@ -130,6 +155,53 @@ class SlurmSteering:
 
     async def _run(self, *command: str) -> Ran:
         return await self.slurm.run(command)
+
+
+def read_identities(text: str) -> dict[BatchId, JobIdentity]:
+    """From squeue's lines. The base id of an array is known by each of its elements."""
+    found: dict[BatchId, JobIdentity] = {}
+    for line in text.splitlines():
+        parts = [part.strip() for part in line.split("|")]
+        if len(parts) != 5:
+            continue
+        job, array, element, group, user = parts
+        owner = int(user) if user.isdigit() else None
+        if array != job or element != "N/A":
+            found |= dict.fromkeys((job, array), JobIdentity(JobKind.ARRAY, owner))
+        elif group not in ("N/A", "0", ""):
+            found |= dict.fromkeys((job, group), JobIdentity(JobKind.HETEROGENEOUS, owner))
+        else:
+            found.setdefault(job, JobIdentity(JobKind.SINGLE, owner))
+    return found
+
+
+def read_accounted_identities(text: str) -> dict[BatchId, JobIdentity]:
+    """From the accounting's lines, where an element of an array is called ``12_3`` and a part of a heterogeneous job ``12+1``."""
+    found: dict[BatchId, JobIdentity] = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition("|")
+        job, _, user = rest.partition("|")
+        owner = int(user) if user.isdigit() else None
+        if "_" in name:
+            found |= dict.fromkeys((job, name.partition("_")[0]), JobIdentity(JobKind.ARRAY, owner))
+        elif "+" in name:
+            found |= dict.fromkeys((job, name.partition("+")[0]), JobIdentity(JobKind.HETEROGENEOUS, owner))
+        elif job:
+            found.setdefault(job, JobIdentity(JobKind.SINGLE, owner))
+    return found
+
+
+def _kind(fields: Mapping[str, str]) -> JobKind:
+    if "ArrayJobId" in fields:
+        return JobKind.ARRAY
+    return JobKind.HETEROGENEOUS if "HetJobId" in fields else JobKind.SINGLE
+
+
+def _refuse_several(job: BatchId, kind: JobKind) -> None:
+    """`Permanent` for an id that stands for several jobs: an act on it would reach those that did not fail."""
+    why = several(job, kind)
+    if why:
+        raise Permanent(why)
 
 
 def _read(text: str) -> dict[str, str]:

@@ -20,6 +20,22 @@ MENDABLE = frozenset({"memory", "wall", "cpus", "disk"})
 """Needs that can be changed while a job waits."""
 
 
+class JobKind(StrEnum):
+    """Whether the id of a job stands for one job or for several."""
+
+    SINGLE = "job"
+    ARRAY = "array"
+    HETEROGENEOUS = "heterogeneous job"
+
+
+class JobIdentity(NamedTuple):
+    """What the batch system itself says of a job that left word."""
+
+    kind: JobKind
+    owner: int | None
+    """The user's number; None where the batch system does not say."""
+
+
 class WatchedJob(NamedTuple):
     """What a job left of itself."""
 
@@ -80,6 +96,17 @@ def lost_start(outcome: BatchOutcome) -> BatchOutcome | None:
         node_events=outcome.node_events[-1:],
         restarts=max(0, outcome.restarts - 1),
     )
+
+
+def several(job: BatchId, kind: JobKind) -> str:
+    """Why nothing may be done to a job whose id stands for several; empty for a single job."""
+    match kind:
+        case JobKind.ARRAY:
+            return f"job {job} is an array; Holdfast does not act on arrays yet"
+        case JobKind.HETEROGENEOUS:
+            return f"job {job} is a heterogeneous job; Holdfast does not act on heterogeneous jobs yet"
+        case JobKind.SINGLE:
+            return ""
 
 
 @dataclass(frozen=True, slots=True)
