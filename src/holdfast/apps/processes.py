@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.apps.cli.lazy_commands import Register
+from holdfast.apps.hidden_modules import hidden
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+
+    from typer.models import CommandInfo
 
 app = typer.Typer()
 PROCESSES = "Processes"
 
 
 def _logs(*, verbose: bool) -> None:
-    """One line an event on stderr; JSON when nobody looks."""
-    import structlog
+    """One line an event on stderr; JSON when nobody looks. Before the rest is imported, which imports structlog too."""
+    with hidden("rich"):  # structlog would only use it for tracebacks, which we format ourselves
+        import structlog
 
     terminal = sys.stderr.isatty()
     structlog.configure(
@@ -51,10 +57,10 @@ def server(
     verbose: Verbose = False,
 ) -> None:
     """Run one server: the HTTP interface, claims, ends and beats. Several may run on one store."""
+    _logs(verbose=verbose)
     from holdfast.apps.server.app import serve
     from holdfast.apps.settings import load
 
-    _logs(verbose=verbose)
     _run(serve(load(listen=listen, port=port, store=store, lease=lease)))
 
 
@@ -65,20 +71,20 @@ def keeper(
     verbose: Verbose = False,
 ) -> None:
     """Run one keeper: orphans, alerts and callbacks. Several may run on one store."""
+    _logs(verbose=verbose)
     from holdfast.apps.keeper import keep
     from holdfast.apps.settings import load
 
-    _logs(verbose=verbose)
     _run(keep(load(store=store, lease=lease)))
 
 
 @app.command(rich_help_panel=PROCESSES)
 def worker(store: Store = None, temporal: Temporal = None, verbose: Verbose = False) -> None:
     """Run one worker: cases and their shards, on Temporal. Any number may run."""
+    _logs(verbose=verbose)
     from holdfast.apps.settings import load
     from holdfast.apps.worker import work
 
-    _logs(verbose=verbose)
     _run(work(load(store=store, temporal=temporal)))
 
 
@@ -93,11 +99,11 @@ def site(
     """Run a site agent: it sends pilots to one batch system. As many as queued jobs need. Ended and started again it goes on."""
     import asyncio
 
+    _logs(verbose=verbose)
     from holdfast.apps.site import check_site, keep_site
     from holdfast.apps.site_settings import load_site
 
     settings = load_site(config)
-    _logs(verbose=verbose)
     if check:
         wrong = asyncio.run(check_site(settings))
         for one in wrong:
@@ -130,10 +136,10 @@ def watcher(
     verbose: Verbose = False,
 ) -> None:
     """Look after users' own Slurm jobs. Those that went through the shim: say why one failed, and have it run again under its id."""
+    _logs(verbose=verbose)
     from holdfast.apps.watcher import SPOOL, WatcherSettings, watch
     from holdfast.client.settings import find_settings
 
-    _logs(verbose=verbose)
     known = find_settings()
     settings = WatcherSettings(spool or SPOOL, engine, act, hold, every, records=records)
     _run(watch(settings, server=known.server.value, token=known.token.value))
@@ -181,10 +187,10 @@ def dev(
     verbose: Verbose = False,
 ) -> None:
     """Run everything on a laptop. Server, worker, keeper, a pilot and Temporal, on SQLite. Ctrl-C stops it; nothing is lost."""
+    _logs(verbose=verbose)
     from holdfast.apps.dev import run_dev
     from holdfast.apps.settings import load
 
-    _logs(verbose=verbose)
     _run(run_dev(load(state=folder, port=port, flows=flows), slots=slots, verbose=verbose))
 
 
@@ -327,11 +333,20 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
     import uvloop
 
     # Windows hold thousands of documents that stay for seconds; to go through them after every 700 new objects, as the
-    # collector does by default, is a good part of what reading them costs.
-    gc.collect()
+    # collector does by default, is a good part of what reading them costs. What is there now stays: it is never looked at.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     try:
         uvloop.run(work)
     except asyncio.CancelledError:
         sys.exit(130)
+
+
+def _command(info: CommandInfo) -> Register:
+    return lambda target: target.registered_commands.append(info)
+
+
+COMMANDS: dict[str, Register] = {
+    info.name or info.callback.__name__: _command(info) for info in app.registered_commands if info.callback is not None
+}
+"""All of the above by name, for a group that builds only the command that is called."""

@@ -1,65 +1,69 @@
-"""The command line for people and scripts; `app` is mounted by the `holdfast` command.
+"""The command line for people and scripts; the `holdfast` command offers these verbs beside the processes.
 
-Nothing slow is imported here: the client only when a verb talks to a server.
+Nothing slow is imported here: a verb's module only when that verb is called, the client only when a verb talks to a server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 import typer
 
-from holdfast.apps.cli.approve import approve
-from holdfast.apps.cli.audit import audit
-from holdfast.apps.cli.bpel import bpel
-from holdfast.apps.cli.brake import brake
-from holdfast.apps.cli.cases import cases
-from holdfast.apps.cli.check import check
-from holdfast.apps.cli.classify import classify
-from holdfast.apps.cli.describe import describe
-from holdfast.apps.cli.enrol import enrol
-from holdfast.apps.cli.exlets import exlets
-from holdfast.apps.cli.explain import explain
-from holdfast.apps.cli.export import export
-from holdfast.apps.cli.files import files
-from holdfast.apps.cli.graph import graph
-from holdfast.apps.cli.history import history
-from holdfast.apps.cli.hosts import hosts
-from holdfast.apps.cli.inbox import inbox
-from holdfast.apps.cli.installation import alerts, config, events, link, status
-from holdfast.apps.cli.jobs import jobs
-from holdfast.apps.cli.logs import logs
-from holdfast.apps.cli.packs import packs
-from holdfast.apps.cli.peers import peers
-from holdfast.apps.cli.pilots import pilots
-from holdfast.apps.cli.plan import plan
-from holdfast.apps.cli.queue import queue
-from holdfast.apps.cli.raising import raise_
-from holdfast.apps.cli.rules import rules
-from holdfast.apps.cli.run import run, watch
-from holdfast.apps.cli.sites import sites
-from holdfast.apps.cli.steer import cancel, force_complete, force_fail, hold, release, retry
-from holdfast.apps.cli.story import story
-from holdfast.apps.cli.submit import submit
+from holdfast.apps.cli.lazy_commands import LazyGroup, Register
 from holdfast.apps.cli.verb import verb
-from holdfast.apps.cli.wait import wait
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 JOBS = "Jobs"
 STEER = "Steer jobs"
 FLOWS = "Flows"
 FAULTS = "Faults and rules"
 LOOK = "Look at the installation"
 
-# What follows the first word of the command belongs to it, options included.
-verb(app, rich_help_panel=JOBS, context_settings={"allow_interspersed_args": False})(submit)
-_ROOMS: dict[str, tuple[Callable[..., int | None], ...]] = {
-    JOBS: (queue, jobs, describe, story, logs, wait),
-    STEER: (cancel, hold, release, retry, force_complete, force_fail),
-    FLOWS: (run, watch, cases, history, graph, check, bpel, raise_, export),
-    FAULTS: (inbox, approve, explain, classify, packs, rules, exlets),
-    LOOK: (files, pilots, hosts, sites, peers, enrol, alerts, events, status, brake, audit, link, config, plan),
+_MODULES: dict[str, dict[str, str]] = {
+    JOBS: {name: name for name in ("submit", "queue", "jobs", "describe", "story", "logs", "wait")},
+    STEER: dict.fromkeys(("cancel", "hold", "release", "retry", "force-complete", "force-fail"), "steer"),
+    FLOWS: {
+        "run": "run",
+        "watch": "run",
+        "cases": "cases",
+        "history": "history",
+        "graph": "graph",
+        "check": "check",
+        "bpel": "bpel",
+        "raise": "raising",
+        "export": "export",
+    },
+    FAULTS: {name: name for name in ("inbox", "approve", "explain", "classify", "packs", "rules", "exlets")},
+    LOOK: {name: name for name in ("files", "pilots", "hosts", "sites", "peers", "enrol")}
+    | dict.fromkeys(("alerts", "events", "status"), "installation")
+    | {"brake": "brake", "audit": "audit", "link": "installation", "config": "installation", "plan": "plan"},
 }
-for panel, functions in _ROOMS.items():
-    for function in functions:
-        verb(app, rich_help_panel=panel)(function)
+"""The verbs by where help lists them, each with the module that has its function."""
+
+
+def _verb(name: str, module: str, panel: str) -> Register:
+    def register(app: typer.Typer) -> None:
+        settings: dict[str, Any] = {"rich_help_panel": panel}
+        if name == "submit":  # what follows the first word of the command belongs to it, options included
+            settings["context_settings"] = {"allow_interspersed_args": False}
+        function = "raise_" if name == "raise" else name.replace("-", "_")
+        verb(app, name, **settings)(getattr(import_module(f"holdfast.apps.cli.{module}"), function))
+
+    return register
+
+
+VERBS: dict[str, Register] = {
+    name: _verb(name, module, panel) for panel, names in _MODULES.items() for name, module in names.items()
+}
+
+
+class _Verbs(LazyGroup):
+    table = VERBS
+
+
+app = typer.Typer(cls=_Verbs, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def _root() -> None:
+    """What users do with jobs and flows."""

@@ -13,6 +13,7 @@ import typer
 
 from holdfast.apps.cli.amounts import parse_duration
 from holdfast.apps.cli.exit_codes import ExitCode
+from holdfast.apps.cli.lazy_commands import PlainCommand
 from holdfast.apps.cli.session import Options, Session
 
 
@@ -49,8 +50,8 @@ COMMON: dict[str, tuple[object, object]] = {
 }  # fmt: skip
 
 
-def verb(app: typer.Typer, **settings: Any) -> Callable[[Callable[..., Any]], None]:
-    """Register a function as a verb. Its first parameter is the session; it returns an exit code, or None for 0."""
+def verb(app: typer.Typer, name: str, **settings: Any) -> Callable[[Callable[..., Any]], None]:
+    """Register a function as the verb of that name. Its first parameter is the session; it returns an exit code, or None for 0."""
 
     def register(function: Callable[..., Any]) -> None:
         hints = get_type_hints(function, include_extras=True)
@@ -71,7 +72,7 @@ def verb(app: typer.Typer, **settings: Any) -> Callable[[Callable[..., Any]], No
         command.__doc__ = function.__doc__
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {one.name: one.annotation for one in parameters}
-        app.command(function.__name__.replace("_", "-"), **settings)(command)
+        app.command(name, cls=PlainCommand, **settings)(command)
 
     return register
 
