@@ -67,6 +67,26 @@ def test_what_is_no_word_is_passed_over(spool: ShimSpool) -> None:
     assert [job.id for job in spool.jobs()] == ["15"]
 
 
+@pytest.mark.finding("F-A7")
+def test_a_word_with_a_second_link_is_passed_over(spool: ShimSpool, tmp_path: Path) -> None:
+    """Its owner is not the one who put that name into the folder."""
+    leave(spool, "8", name="8.0.1")
+    os.link(spool.folder / "new" / "8.0.1", tmp_path / "elsewhere")
+    leave(spool, "9")
+    assert [job.id for job in spool.jobs()] == ["9"]
+
+
+@pytest.mark.finding("F-A7")
+def test_a_foreign_word_hides_no_other_and_can_be_discarded_alone(spool: ShimSpool) -> None:
+    leave(spool, "8", name="8.0.1", case="foreign")
+    leave(spool, "8", name="8.0.2", case="own")
+    words = {job.case: job for job in spool.jobs()}
+    assert words.keys() == {"foreign", "own"}
+    spool.discard(words["foreign"])
+    spool.discard(words["foreign"])
+    assert [job.case for job in spool.jobs()] == ["own"]
+
+
 def test_a_watch_says_until_when(spool: ShimSpool) -> None:
     spool.vouch(60)
     assert 50 < int((spool.folder / "watch").read_text()) - time.time() <= 61

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.insertion.shell import Shell, incident_of, shell
+from tests.insertion.shell import Shell, incident_of, incidents, shell
 from tests.server.running import RunningServer, until
 from tests.server.test_engines import add_rule
 
@@ -129,6 +129,29 @@ async def test_of_an_array_nothing_runs_twice(local: RunningServer, tenant: str,
 async def _all_ended(user: Shell, job: str) -> bool:
     states = await asyncio.to_thread(user.bare, "squeue", "-h", "-t", "all", "--array", "-j", job, "-o", "%T")
     return not set(states.split()) & {"PENDING", "RUNNING", "COMPLETING"}
+
+
+@pytest.mark.finding("F-A7")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a file of another user")
+async def test_nobody_can_have_the_job_of_another_user_run_again(
+    local: RunningServer, tenant: str, begin: Begin, tmp_path: Path
+) -> None:
+    await add_rule(local, tenant, {"action": "resubmit"}, condition="true", cause="memory")
+    user = await begin()
+    job = user.bare("sbatch", "--parsable", "-o", "/dev/null", "--wrap", f"echo start >> {tmp_path}/starts; exit 3")
+    word = tmp_path / "spool" / "new" / f"{job}.0.1"
+    word.write_bytes(b"".join(part.encode() + b"\0" for part in ("1", job, "", "/", "")))
+    os.chown(word, 65534, 65534)
+    await until(lambda: _is(user, job, "FAILED"), "the job to be shown as failed", 60)
+
+    async def rejected() -> bool:
+        return not word.exists()
+
+    await until(rejected, "the word to be rejected", 60)
+    assert user.watcher.rejected == 1
+    assert not await incidents(local, tenant)
+    assert (tmp_path / "starts").read_text() == "start\n"
+    assert "Restarts=0" in user.bare("scontrol", "show", "job", job)
 
 
 @pytest.mark.slow

@@ -37,9 +37,13 @@ class FakeSpool:
     words: dict[str, WatchedJob] = field(default_factory=dict)
     vouched: float = 0
     records: dict[int, PayloadRecord] = field(default_factory=dict)
+    foreign: list[WatchedJob] = field(default_factory=list)
 
     def jobs(self) -> Sequence[WatchedJob]:
-        return list(self.words.values())
+        return [*self.foreign, *self.words.values()]
+
+    def discard(self, job: WatchedJob) -> None:
+        self.foreign.remove(job)
 
     def settle(self, job: WatchedJob) -> None:
         self.words.pop(job.id, None)
@@ -300,6 +304,26 @@ async def test_several_jobs_under_one_id_are_reported_and_never_acted_on(kind: J
     assert room.service.events[0]["otherwise"] == "go-on"
     assert words in room.service.answers["o-1"][1]
     assert not room.spool.words
+
+
+@pytest.mark.finding("F-A7")
+async def test_a_word_of_another_user_is_ignored_and_said_and_the_owners_word_still_counts() -> None:
+    forged = job()._replace(owner=1001, file="7.0.1")
+    room = Room(FakeBatch(OOM), spool=FakeSpool({}, foreign=[forged]))
+    room.service.orders = [order()]
+    said: list[str] = []
+    mending = room.mending()
+    mending.troubled = said.append
+    await mending.look()
+    assert not room.batch.done
+    assert not room.service.events
+    assert not room.spool.foreign
+    assert mending.rejected == 1
+    assert said == ["word 7.0.1 of user 1001 is ignored: job 7 belongs to user 1000"]
+    room.spool.foreign, room.spool.words = [forged], {"7": job()}
+    await mending.look()
+    assert [event["evidence"]["scheduler_state"] for event in room.service.events] == ["OUT_OF_MEMORY"]
+    assert [what for what, _ in room.batch.done] == ["again"]
 
 
 async def test_a_job_that_the_batch_system_does_not_know_is_left_alone() -> None:

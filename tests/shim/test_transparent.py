@@ -198,6 +198,33 @@ def test_a_job_that_is_decided_on_has_not_ended(folder: Path) -> None:
         assert told() == bare
 
 
+@pytest.mark.finding("F-A7")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a file of another user")
+@pytest.mark.parametrize("trick", ["owner", "symbolic link", "hard link", "line break"])
+def test_a_word_that_is_not_of_the_jobs_user_changes_no_listing(folder: Path, trick: str) -> None:
+    (folder / "spool" / "watch").write_text(f"{int(time.time()) + 600}\n")
+    job = call(None, "sbatch", "--parsable", "-o", "/dev/null", "--wrap", "exit 3").stdout.strip()
+    assert ended(job) == "FAILED"
+    word = folder / "spool" / "new" / f"{job}.0.1"
+    other = folder / "spool" / "other"
+    other.write_text("")
+    if trick == "owner":
+        word.write_text("")
+        os.chown(word, 65534, 65534)
+    elif trick == "symbolic link":
+        word.symlink_to(other)
+    elif trick == "hard link":
+        word.hardlink_to(other)
+    else:
+        word.write_text("")
+        os.chown(word, 65534, 65534)
+        forged = word.with_name(f"x\n-rw-r----- 1 {os.getuid()} 0 0 Jan 1 00:00 {job}.0.2")
+        forged.write_text("")
+        os.chown(forged, 65534, 65534)
+    for words in (("sacct", "-j", job), ("squeue", "-t", "all", "-j", job), ("scontrol", "show", "job", job)):
+        assert call(folder, *words).stdout == call(None, *words).stdout, words
+
+
 ARRAY = "#!/bin/sh\n#SBATCH --array=0-3\nexit 3\n"
 HETEROGENEOUS = "#!/bin/sh\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\nexit 3\n"
 

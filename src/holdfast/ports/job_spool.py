@@ -12,7 +12,12 @@ class JobSpool(Protocol):
     """The port. What it cannot read is passed over: a word that is broken costs nobody else's."""
 
     def jobs(self) -> Sequence[WatchedJob]:
-        """Every job that has not been settled, the oldest first."""
+        """Every word that has not been settled, the oldest first. Anyone can leave one in the name of any job: it counts only if its
+        owner is the job's user, which the batch system knows."""
+        ...
+
+    def discard(self, job: WatchedJob) -> None:
+        """Remove this word alone; other words of the same job stay."""
         ...
 
     def settle(self, job: WatchedJob) -> None:

@@ -63,6 +63,10 @@ class MendBatchJobs:
     every: float = 2.0
     """Seconds between looks."""
     troubled: Callable[[str], None] = lambda _text: None
+    rejected: int = 0
+    """Words that were left by another user than the job's."""
+    _foreign: set[WatchedJob] = field(default_factory=set)
+    """Those of them that could not be removed."""
     _identities: dict[BatchId, JobIdentity] = field(default_factory=dict)
     _reported: dict[BatchId, _Reported] = field(default_factory=dict)
     _allowed: set[BatchId] = field(default_factory=set)
@@ -81,7 +85,7 @@ class MendBatchJobs:
         if self.acting:
             # Longer than Slurm's commands take to say that nobody answers.
             self.spool.vouch(max(90.0, 10 * self.every))
-        jobs = await self._identified({job.id: job for job in self.spool.jobs()})
+        jobs = await self._owned(self.spool.jobs())
         for gone in self._reported.keys() - jobs.keys():
             del self._reported[gone]
         for gone in self._lost.keys() - jobs.keys():
@@ -91,16 +95,32 @@ class MendBatchJobs:
         await self._judge({jobs[name]: outcomes[name] for name in outcomes})
         await self._obey(jobs)
 
-    async def _identified(self, jobs: dict[BatchId, WatchedJob]) -> dict[BatchId, WatchedJob]:
-        """The jobs of which the batch system says what they are. The others are looked at again later: nothing is done to an unknown job."""
-        for gone in self._identities.keys() - jobs.keys():
+    async def _owned(self, words: Collection[WatchedJob]) -> dict[BatchId, WatchedJob]:
+        """The jobs whose own user left word of them, by what the batch system says. One that it does not know is looked at again
+        later; the word of another user is ignored."""
+        names = {word.id for word in words}
+        for gone in self._identities.keys() - names:
             del self._identities[gone]
-        new = jobs.keys() - self._identities.keys()
+        new = names - self._identities.keys()
         if new:
-            self._identities |= {
-                job: identity for job, identity in (await self.steering.identities(sorted(new))).items() if job in new
-            }
-        return {name: job for name, job in jobs.items() if name in self._identities}
+            identities = await self.steering.identities(sorted(new))
+            self._identities |= {job: identity for job, identity in identities.items() if job in new}
+        jobs: dict[BatchId, WatchedJob] = {}
+        for word in words:
+            identity = self._identities.get(word.id)
+            if identity is None or identity.owner is None:
+                continue
+            if identity.owner == word.owner:
+                jobs.setdefault(word.id, word)
+            elif word not in self._foreign:
+                self._foreign.add(word)
+                self.rejected += 1
+                self.troubled(
+                    f"word {word.file} of user {word.owner} is ignored: job {word.id} belongs to user {identity.owner}"
+                )
+                self.spool.discard(word)
+        self._foreign &= set(words)
+        return jobs
 
     def _why_not(self, job: BatchId) -> str:
         """Why nothing is done to a job, whatever is ordered; empty if it may be acted on."""

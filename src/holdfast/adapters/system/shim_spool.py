@@ -44,16 +44,19 @@ class ShimSpool:
                 ) from error
 
     def jobs(self) -> Sequence[WatchedJob]:
-        found: dict[str, WatchedJob] = {}
+        found: list[WatchedJob] = []
         try:
             entries = sorted(os.scandir(self.folder / "new"), key=lambda entry: entry.name)[:MOST_JOBS]
         except FileNotFoundError:
             return ()
         for entry in entries:
             with contextlib.suppress(OSError, ValueError):
-                job = _read(entry.path)
-                found.setdefault(job.id, job)
-        return sorted(found.values(), key=lambda job: (job.since, job.id))
+                found.append(_read(entry.path))
+        return sorted(found, key=lambda job: (job.since, job.id))
+
+    def discard(self, job: WatchedJob) -> None:
+        with contextlib.suppress(OSError):
+            (self.folder / "new" / job.file).unlink()
 
     def settle(self, job: WatchedJob) -> None:
         for path in (self.folder / "new").glob(f"{job.id}.*"):
@@ -121,10 +124,13 @@ def _read_record(text: str, job: WatchedJob, restarts: int) -> PayloadRecord:
 def _read(path: str) -> WatchedJob:
     with _plain(path) as source:
         known = os.fstat(source.fileno())
+        # Whoever makes a second link to a file of another user puts that user's name on what they did themselves.
+        if known.st_nlink != 1:
+            raise ValueError(f"{path} has several links")
         parts = source.read(MOST_WORD).split(b"\0")
     if parts[0] != FORMAT or len(parts) != 6:
         raise ValueError(f"{path} is no word of a job")
     _, job, cluster, directory, case, _ = (part.decode(errors="replace") for part in parts)
     if not job.isdigit() or not Path(path).name.startswith(f"{job}."):
         raise ValueError(f"{path} names another job")
-    return WatchedJob(job, cluster, known.st_uid, directory, case[:200], int(known.st_mtime))
+    return WatchedJob(job, cluster, known.st_uid, directory, case[:200], known.st_mtime, Path(path).name)

@@ -46,8 +46,10 @@ class WatchedJob(NamedTuple):
     directory: str
     case: str
     """The flow's run it belongs to, if its submitter said so."""
-    since: int
+    since: float
     """Seconds since 1970."""
+    file: str = ""
+    """The name of the file in the spool."""
 
     @property
     def key(self) -> str:
