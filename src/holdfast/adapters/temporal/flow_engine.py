@@ -215,14 +215,15 @@ class TemporalFlowEngine:
         handle = client.get_workflow_handle(case)
         for wait in DROPPED_WAITS:
             try:
-                plain: dict[str, Any] = await handle.execute_update(
+                answer: dict[str, Any] = await handle.execute_update(
                     outside.VERB, as_plain(verb), id=verb.id, rpc_timeout=ANSWER, result_type=dict
                 )
-                return plain
             except RPCError as error:
                 if error.status is not RPCStatusCode.FAILED_PRECONDITION:
                     raise
                 await asyncio.sleep(wait)
+            else:
+                return answer
         raise Transient("the run did not take the verb; send the same verb again")
 
     async def describe(self, case: str) -> CaseSummary:
