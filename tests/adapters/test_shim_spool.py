@@ -56,7 +56,7 @@ def test_words_are_read_and_settled(spool: ShimSpool) -> None:
 
 def test_what_is_no_word_is_passed_over(spool: ShimSpool) -> None:
     new = spool.folder / "new"
-    leave(spool, "8", head="2")
+    leave(spool, "8", head="3")
     leave(spool, "x;rm", name="9.0.1")
     leave(spool, "10", name="11.0.1")
     (new / "12.0.1").write_bytes(b"1\x0012")
@@ -65,6 +65,15 @@ def test_what_is_no_word_is_passed_over(spool: ShimSpool) -> None:
     (new / "14.0.1").symlink_to(new / "other")
     leave(spool, "15")
     assert [job.id for job in spool.jobs()] == ["15"]
+
+
+@pytest.mark.finding("F-A6")
+def test_a_word_says_whether_its_user_allows_a_requeue(spool: ShimSpool) -> None:
+    leave(spool, "7")
+    for job, value in (("8", "allow"), ("9", "no")):
+        parts = ("2", job, "", "/home/ann", "", value)
+        (spool.folder / "new" / f"{job}.0.1").write_bytes(b"".join(part.encode() + b"\0" for part in parts))
+    assert {job.id: job.allow_requeue for job in spool.jobs()} == {"7": False, "8": True, "9": False}
 
 
 @pytest.mark.finding("F-A7")

@@ -65,14 +65,14 @@ class Shell:
                 raise
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
-    def call(self, *words: str) -> str:
+    def call(self, *words: str, more: Mapping[str, str] | None = None) -> str:
         """A command that must go well."""
-        ran = self.run(*words, seconds=200)
+        ran = self.run(*words, more=more, seconds=200)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout.strip()
 
-    def sbatch(self, *words: str) -> str:
-        return self.call("sbatch", "--parsable", "-o", f"{self.folder}/out-%j", *words)
+    def sbatch(self, *words: str, more: Mapping[str, str] | None = None) -> str:
+        return self.call("sbatch", "--parsable", "-o", f"{self.folder}/out-%j", *words, more=more)
 
     def bare(self, *words: str) -> str:
         """Slurm's own word."""
@@ -112,6 +112,7 @@ async def shell(
     environment: Mapping[str, str] | None = None,
     records: Path | None = None,
     acting: bool = True,
+    override_no_requeue: bool = False,
 ) -> AsyncIterator[Shell]:
     """Installed, with a watcher at work, on the shared Slurm unless another environment says otherwise."""
     if environment is None:
@@ -120,6 +121,7 @@ async def shell(
     known = dict(environment or os.environ)
     client = AsyncHoldfastClient(server.url, server.domain.token("engine", tenant=tenant), patience=Patience(5))
     settings = WatcherSettings(folder / "spool", acting=acting, every=0.5, pace=20, records=records)
+    settings = settings._replace(override_no_requeue=override_no_requeue)
     watcher = make_watcher(settings, client, known)
     running = asyncio.create_task(watcher.run())
     user = Shell(folder, known, watcher)

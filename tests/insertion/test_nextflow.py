@@ -61,6 +61,7 @@ async def run(
     (folder / "nextflow.config").write_text(CONFIG)
     settings = {"NXF_OFFLINE": "true", "NXF_PLUGINS_DEFAULT": "false", "NXF_DISABLE_CHECK_LATEST": "true"}
     settings["NXF_HOME"] = str(folder / "home")
+    settings["HOLDFAST_REQUEUE"] = "allow"  # Nextflow submits everything with --no-requeue
     words = [*nextflow, "run", "main.nf", "-ansi-log", "false"]
     async with shell(folder, local, tenant, environment=slurm.environment) as user, fault.met(user, slurm):
         ran = await asyncio.to_thread(user.run, *words, more=settings)

@@ -46,7 +46,7 @@ async def test_a_job_that_needs_more_memory_gets_it_under_its_own_id(
     """What an engine polls never says that it failed. What the job wrote down of itself is among the evidence."""
     await add_rule(local, tenant, MORE)
     user = await begin(records=tmp_path / "records")
-    job = user.sbatch("--no-requeue", "--mem=100", "-J", "greedy", "--wrap", f"python3 -c '{GREEDY}'")
+    job = user.sbatch("--mem=100", "-J", "greedy", "--wrap", f"python3 -c '{GREEDY}'")
     states = await user.settled(job)
     assert states <= {"", "PENDING", "RUNNING", "REQUEUED", "COMPLETED"}, states
     assert "COMPLETED" in states
@@ -94,7 +94,7 @@ async def test_a_user_who_cancels_is_not_second_guessed(local: RunningServer, te
     await add_rule(local, tenant, {**MORE, "wait": 600})
     user = await begin()
     running = user.sbatch("--wrap", "sleep 60")
-    mended = user.sbatch("--no-requeue", "--mem=100", "--wrap", f"python3 -c '{GREEDY}'")
+    mended = user.sbatch("--mem=100", "--wrap", f"python3 -c '{GREEDY}'")
     await until(lambda: _is(user, running, "RUNNING"), "the job to run", 60)
     await asyncio.to_thread(user.call, "scancel", running)
     assert any(state.startswith("CANCELLED") for state in await user.settled(running))
@@ -122,13 +122,65 @@ async def test_of_an_array_nothing_runs_twice(local: RunningServer, tenant: str,
     refused = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{story}")).text
     assert f"job {job} is an array; Holdfast does not act on arrays yet" in refused
     assert "Restarts=1" not in user.bare("scontrol", "show", "job", job)
-    for words in (("squeue", "-t", "all", "-j", job), ("sacct", "-j", job), ("scontrol", "show", "job", job)):
+    for words in (
+        ("squeue", "-t", "all", "-j", job),
+        ("sacct", "-X", "-j", job, "-o", "JobID,State"),
+        ("scontrol", "show", "job", job),
+    ):
         assert user.call(*words) == user.bare(*words)
 
 
 async def _all_ended(user: Shell, job: str) -> bool:
     states = await asyncio.to_thread(user.bare, "squeue", "-h", "-t", "all", "--array", "-j", job, "-o", "%T")
     return not set(states.split()) & {"PENDING", "RUNNING", "COMPLETING"}
+
+
+@pytest.mark.finding("F-A6")
+async def test_a_job_that_must_not_be_requeued_is_not(
+    local: RunningServer, tenant: str, begin: Begin, tmp_path: Path
+) -> None:
+    """Not by us, and not by Slurm because of us: what its user ruled out stays ruled out while it runs."""
+    await add_rule(local, tenant, {"action": "resubmit"}, condition="true", cause="memory")
+    user = await begin()
+    work = f"echo start >> {tmp_path}/starts; until [ -e {tmp_path}/go ]; do sleep 0.1; done; exit 3"
+    job = user.sbatch("--no-requeue", "--wrap", work)
+    await until(lambda: _is(user, job, "RUNNING"), "the job to run", 60)
+    looked = user.watcher.looks
+    await until(lambda: _true(user.watcher.looks >= looked + 3), "the watcher to look at it", 60)
+    assert "Requeue=0" in user.bare("scontrol", "show", "job", job)
+    (tmp_path / "go").touch()
+    assert await user.settled(job) <= {"RUNNING", "FAILED"}
+    assert user.call("scontrol", "show", "job", job) == user.bare("scontrol", "show", "job", job)
+    assert "Requeue=0 Restarts=0" in user.bare("scontrol", "show", "job", job)
+    found = await incident_of(local, tenant, job)
+    text = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{found['id']}")).text
+    assert f"job {job} may not be requeued" in text
+    assert (tmp_path / "starts").read_text() == "start\n"
+
+
+@pytest.mark.finding("F-A6")
+@pytest.mark.parametrize("who", ["user", "site"])
+async def test_user_or_site_may_allow_it(
+    local: RunningServer, tenant: str, begin: Begin, tmp_path: Path, who: str
+) -> None:
+    await add_rule(local, tenant, {"action": "resubmit"}, condition="true", cause="memory")
+    user = await begin(override_no_requeue=who == "site")
+    # It begins only when the watcher has seen it: what has ended Slurm no longer lets anyone change.
+    work = f"echo start >> {tmp_path}/starts; exit $((3 - 3 * ${{SLURM_RESTART_COUNT:-0}}))"
+    more = {"HOLDFAST_REQUEUE": "allow"} if who == "user" else None
+    job = user.sbatch("--no-requeue", "--hold", "--wrap", work, more=more)
+    await until(lambda: _may_be_requeued(user, job), "the requeue to be allowed", 60)
+    user.bare("scontrol", "release", job)
+    assert "COMPLETED" in await user.settled(job)
+    assert (tmp_path / "starts").read_text() == "start\nstart\n"
+
+
+async def _true(value: bool) -> bool:
+    return value
+
+
+async def _may_be_requeued(user: Shell, job: str) -> bool:
+    return "Requeue=1" in await asyncio.to_thread(user.bare, "scontrol", "show", "job", job)
 
 
 @pytest.mark.finding("F-A7")

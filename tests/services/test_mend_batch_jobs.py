@@ -69,6 +69,7 @@ class FakeBatch:
     marks: set[str] = field(default_factory=set)
     avoided: tuple[str, ...] = ()
     kind: JobKind = JobKind.SINGLE
+    requeue: bool = True
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         raise NotImplementedError
@@ -83,12 +84,16 @@ class FakeBatch:
         if not self.known:
             return {}
         needs = {"memory": 100 * MIB, "wall": 600, "cpus": 1}
-        return {job: JobDetails(job, "align:reads", "ann", False, "", needs, ("/x.err",)) for job in jobs}
+        logs = ("/x.err",)
+        return {
+            job: JobDetails(job, "align:reads", "ann", False, "", needs, logs, requeue=self.requeue) for job in jobs
+        }
 
     async def peak_memory(self, job: BatchId) -> int | None:
         return 99 * MIB
 
     async def allow_again(self, jobs: Collection[BatchId]) -> None:
+        self.requeue = True
         self.done += [("allow", job) for job in jobs]
 
     async def hold(self, job: BatchId) -> None:
@@ -147,16 +152,18 @@ class Room:
     service: FakeService = field(default_factory=FakeService)
     spool: FakeSpool = field(default_factory=lambda: FakeSpool({"7": job()}))
 
-    def mending(self, *, acting: bool = True, hold: bool = False) -> MendBatchJobs:
-        return MendBatchJobs(self.spool, self.batch, self.batch, self.service, acting=acting, hold=hold)
+    def mending(self, *, acting: bool = True, hold: bool = False, override: bool = False) -> MendBatchJobs:
+        return MendBatchJobs(
+            self.spool, self.batch, self.batch, self.service, acting=acting, hold=hold, override_no_requeue=override
+        )
 
 
-async def test_a_job_that_goes_on_may_be_run_again_and_one_that_is_done_is_settled() -> None:
+async def test_a_job_that_goes_on_is_left_alone_and_one_that_is_done_is_settled() -> None:
     room = Room()
     mending = room.mending()
     await mending.look()
     await mending.look()
-    assert room.batch.done == [("allow", "7")]
+    assert not room.batch.done
     assert room.spool.vouched >= 30
     room.batch.now = DONE
     await mending.look()
@@ -306,6 +313,38 @@ async def test_several_jobs_under_one_id_are_reported_and_never_acted_on(kind: J
     assert not room.spool.words
 
 
+@pytest.mark.finding("F-A6")
+async def test_a_job_that_must_not_be_requeued_is_reported_and_stays_as_it_is() -> None:
+    room = Room(FakeBatch(RUNS, requeue=False))
+    room.service.orders = [order()]
+    mending = room.mending(hold=True)
+    await mending.look()
+    room.batch.now = OOM
+    await mending.look()
+    assert not room.batch.done
+    (event,) = [event for event in room.service.events if event["kind"] == "item-aborted"]
+    assert "--no-requeue" in event["evidence"]["not_recovered"]
+    assert event["otherwise"] == "go-on"
+    outcome, detail = room.service.answers["o-1"]
+    assert outcome == "refused"
+    assert "HOLDFAST_REQUEUE=allow" in detail
+    assert not room.spool.words
+
+
+@pytest.mark.finding("F-A6")
+@pytest.mark.parametrize("who", ["user", "site"])
+async def test_user_or_site_may_let_such_a_job_be_requeued(who: str) -> None:
+    room = Room(FakeBatch(RUNS, requeue=False))
+    room.spool.words = {"7": job()._replace(allow_requeue=who == "user")}
+    room.service.orders = [order()]
+    mending = room.mending(override=who == "site")
+    await mending.look()
+    await mending.look()
+    room.batch.now = OOM
+    await mending.look()
+    assert room.batch.done == [("allow", "7"), ("again", ({}, 0))]
+
+
 @pytest.mark.finding("F-A7")
 async def test_a_word_of_another_user_is_ignored_and_said_and_the_owners_word_still_counts() -> None:
     forged = job()._replace(owner=1001, file="7.0.1")
@@ -382,7 +421,7 @@ async def test_a_start_that_was_lost_with_its_node_is_told_once_and_the_next_one
     await mending.look()
     (event,) = room.service.events
     assert (event["attempt"], event["evidence"]["scheduler_state"], event["evidence"]["node"]) == (1, "NODE_FAIL", "n1")
-    assert room.batch.done == [("allow", "7"), ("again", ({}, 0))]
+    assert room.batch.done == [("again", ({}, 0))]
     assert room.batch.avoided == ("n1",)
     room.batch.now = LOST
     await mending.look()
@@ -394,7 +433,7 @@ async def test_a_lost_start_that_no_rule_answers_is_left_in_the_queue() -> None:
     await room.mending().look()
     assert len(room.service.events) == 1
     assert room.spool.words
-    assert room.batch.done == [("allow", "7")]
+    assert not room.batch.done
 
 
 async def test_a_lost_start_that_was_mended_before_a_restart_is_not_told_again() -> None:

@@ -221,7 +221,11 @@ def test_a_word_that_is_not_of_the_jobs_user_changes_no_listing(folder: Path, tr
         forged = word.with_name(f"x\n-rw-r----- 1 {os.getuid()} 0 0 Jan 1 00:00 {job}.0.2")
         forged.write_text("")
         os.chown(forged, 65534, 65534)
-    for words in (("sacct", "-j", job), ("squeue", "-t", "all", "-j", job), ("scontrol", "show", "job", job)):
+    for words in (
+        ("sacct", "-X", "-j", job, "-o", "JobID,State"),
+        ("squeue", "-t", "all", "-j", job),
+        ("scontrol", "show", "job", job),
+    ):
         assert call(folder, *words).stdout == call(None, *words).stdout, words
 
 
@@ -242,7 +246,7 @@ def test_arrays_and_heterogeneous_jobs_are_shown_as_slurm_shows_them(folder: Pat
         ("squeue", "-h", "-t", "all", "-j", job, "-o", "%A %t"),
         ("squeue", "-h", "-t", "all", "-j", job, "-o", "%T"),
         ("squeue", "-h", "-t", "all", "-j", job, "-O", "JobID,State"),
-        ("sacct", "-j", job),
+        ("sacct", "-X", "-j", job, "-o", "JobID,State,ExitCode"),
         ("sacct", "-X", "-n", "-P", "-j", job, "-o", "JobIDRaw,State"),
         ("sacct", "-X", "-n", "-P", "-j", job, "-o", "State"),
         ("scontrol", "show", "job", job),

@@ -133,6 +133,10 @@ def watcher(
     hold: Annotated[bool, typer.Option("--hold", help="A fault that no rule answers waits for a person.")] = False,
     every: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between looks.")] = 5.0,
     records: Annotated[Path | None, typer.Option(help="Where jobs write records of themselves, if they do.")] = None,
+    override_no_requeue: Annotated[
+        bool,
+        typer.Option("--override-no-requeue", help="Also recover jobs that were submitted with --no-requeue."),
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Look after users' own Slurm jobs. Those that went through the shim: say why one failed, and have it run again under its id."""
@@ -141,7 +145,9 @@ def watcher(
     from holdfast.client.settings import find_settings
 
     known = find_settings()
-    settings = WatcherSettings(spool or SPOOL, engine, act, hold, every, records=records)
+    settings = WatcherSettings(
+        spool or SPOOL, engine, act, hold, every, records=records, override_no_requeue=override_no_requeue
+    )
     _run(watch(settings, server=known.server.value, token=known.token.value))
 
 

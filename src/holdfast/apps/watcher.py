@@ -38,6 +38,8 @@ class WatcherSettings(NamedTuple):
     """Slurm commands a second, at most."""
     records: Path | None = None
     """Where jobs write records of themselves, if they do."""
+    override_no_requeue: bool = False
+    """Also recover jobs that Slurm may not requeue, whatever their users said."""
 
 
 def make_watcher(
@@ -56,6 +58,7 @@ def make_watcher(
         acting=settings.acting,
         hold=settings.hold,
         every=settings.every,
+        override_no_requeue=settings.override_no_requeue,
         troubled=lambda text: log.warning("watcher", trouble=text),
     )
 

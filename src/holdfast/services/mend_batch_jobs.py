@@ -16,11 +16,13 @@ from holdfast.domain.pilots.watched_job import (
     Fate,
     JobDetails,
     JobIdentity,
+    JobKind,
     WatchedJob,
     evidence,
     fate,
     lost_start,
     needed,
+    obstacle,
     several,
 )
 from holdfast.ports.batch import BatchReader
@@ -62,7 +64,11 @@ class MendBatchJobs:
     """A fault that no rule answers waits for a person; otherwise it is the user's, as without us."""
     every: float = 2.0
     """Seconds between looks."""
+    override_no_requeue: bool = False
+    """Also recover jobs that may not be requeued. Otherwise only those whose users allow it."""
     troubled: Callable[[str], None] = lambda _text: None
+    looks: int = 0
+    """Looks that came to an end."""
     rejected: int = 0
     """Words that were left by another user than the job's."""
     _foreign: set[WatchedJob] = field(default_factory=set)
@@ -94,6 +100,7 @@ class MendBatchJobs:
         outcomes = await self.reader.outcome(sorted(jobs))
         await self._judge({jobs[name]: outcomes[name] for name in outcomes})
         await self._obey(jobs)
+        self.looks += 1
 
     async def _owned(self, words: Collection[WatchedJob]) -> dict[BatchId, WatchedJob]:
         """The jobs whose own user left word of them, by what the batch system says. One that it does not know is looked at again
@@ -122,19 +129,24 @@ class MendBatchJobs:
         self._foreign &= set(words)
         return jobs
 
-    def _why_not(self, job: BatchId) -> str:
-        """Why nothing is done to a job, whatever is ordered; empty if it may be acted on."""
-        return several(job, self._identities[job].kind)
+    async def _why_not(self, job: WatchedJob) -> str:
+        """Why nothing is done to a job now, whatever is ordered; empty if it may be acted on."""
+        kind = self._identities[job.id].kind
+        if kind is not JobKind.SINGLE:
+            return several(job.id, kind)
+        outcome = (await self.reader.outcome([job.id]))[job.id]
+        details = (await self.steering.details([job.id])).get(job.id)
+        return obstacle(job.id, kind, outcome, details)
 
     # -- what became of them -----------------------------------------------------------------------------------
 
     async def _judge(self, outcomes: Mapping[WatchedJob, BatchOutcome]) -> None:
         failed: dict[WatchedJob, BatchOutcome] = {}
-        going: list[BatchId] = []
+        going: list[WatchedJob] = []
         for job, outcome in outcomes.items():
             match fate(outcome):
                 case Fate.GOING:
-                    going.append(job.id)
+                    going.append(job)
                     lost = lost_start(outcome)
                     if lost is not None and self._lost.get(job.id, -1) < lost.restarts:
                         failed[job] = lost
@@ -167,8 +179,16 @@ class MendBatchJobs:
             self._lost[job.id] = outcome.restarts
         return mended
 
-    async def _allow(self, going: Collection[BatchId]) -> None:
-        new = [job for job in going if job not in self._allowed and not self._why_not(job)]
+    async def _allow(self, going: Collection[WatchedJob]) -> None:
+        """Lift ``--no-requeue`` where user or site wants it. Slurm then may also requeue the job by itself, when it is preempted for
+        example; but it lets nobody lift it after the job's end."""
+        new = [
+            job.id
+            for job in going
+            if (self.override_no_requeue or job.allow_requeue)
+            and job.id not in self._allowed
+            and self._identities[job.id].kind is JobKind.SINGLE
+        ]
         if not self.acting or not new:
             return
         try:
@@ -186,7 +206,7 @@ class MendBatchJobs:
         record = self.spool.record(job, outcome.restarts)
         name = details.name if details is not None else "job"
         item = f"{name.replace(':', '-')}:{job.id}"
-        why_not = self._why_not(job.id)
+        why_not = obstacle(job.id, self._identities[job.id].kind, outcome, details)
         known = evidence(outcome, details, "\n".join(filter(None, tails)), peak, record)
         if why_not and self.acting:
             known["not_recovered"] = why_not
@@ -242,9 +262,10 @@ class MendBatchJobs:
 
     async def _do(self, order: Ordered, job: WatchedJob | None) -> None:
         """Carry an order out and answer it. What the batch system does not answer now is tried at the next look."""
-        outcome, detail = "done", ""
-        why_not = self._why_not(job.id) if job is not None else ""
+        outcome, detail, why_not = "done", "", ""
         try:
+            if job is not None and self.acting:
+                why_not = await self._why_not(job)
             if job is None:
                 outcome, detail = "refused", "the job has ended, and nobody looks after it any more"
             elif not self.acting:

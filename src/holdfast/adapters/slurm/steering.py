@@ -229,7 +229,9 @@ def _details(job: BatchId, fields: Mapping[str, str]) -> JobDetails:
     logs = dict.fromkeys(fields[one] for one in ("StdErr", "StdOut") if fields.get(one, "").startswith("/"))
     user = fields.get("UserId", "").partition("(")[0]
     waiting = fields.get("JobState") == "PENDING"
-    return JobDetails(job, fields.get("JobName", "job"), user, _held(fields), mark, needs, tuple(logs), waiting)
+    requeue = fields.get("Requeue") != "0"
+    name = fields.get("JobName", "job")
+    return JobDetails(job, name, user, _held(fields), mark, needs, tuple(logs), waiting, requeue)
 
 
 def _needs(fields: Mapping[str, str], needs: Mapping[str, int]) -> list[str]:

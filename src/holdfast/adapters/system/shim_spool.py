@@ -15,6 +15,8 @@ from holdfast.domain.pilots.watched_job import PayloadRecord, WatchedJob
 from holdfast.ports.errors import Permanent
 
 FORMAT = b"1"
+WITH_OPTIONS = b"2"
+"""The format of a word that also says what its user allows."""
 MOST_WORD = 16_384
 """Bytes of one word; paths and names are shorter."""
 MOST_TAIL = 32_768
@@ -128,9 +130,10 @@ def _read(path: str) -> WatchedJob:
         if known.st_nlink != 1:
             raise ValueError(f"{path} has several links")
         parts = source.read(MOST_WORD).split(b"\0")
-    if parts[0] != FORMAT or len(parts) != 6:
+    if (parts[0], len(parts)) not in ((FORMAT, 6), (WITH_OPTIONS, 7)):
         raise ValueError(f"{path} is no word of a job")
-    _, job, cluster, directory, case, _ = (part.decode(errors="replace") for part in parts)
+    _, job, cluster, directory, case, *options = (part.decode(errors="replace") for part in parts[:-1])
     if not job.isdigit() or not Path(path).name.startswith(f"{job}."):
         raise ValueError(f"{path} names another job")
-    return WatchedJob(job, cluster, known.st_uid, directory, case[:200], known.st_mtime, Path(path).name)
+    allow_requeue = options == ["allow"]
+    return WatchedJob(job, cluster, known.st_uid, directory, case[:200], known.st_mtime, Path(path).name, allow_requeue)

@@ -50,6 +50,8 @@ class WatchedJob(NamedTuple):
     """Seconds since 1970."""
     file: str = ""
     """The name of the file in the spool."""
+    allow_requeue: bool = False
+    """Its user allows that it is queued again although it was submitted with ``--no-requeue``."""
 
     @property
     def key(self) -> str:
@@ -128,6 +130,20 @@ class JobDetails:
     """The files that it prints to, errors first."""
     waiting: bool = False
     """It is in the queue and has not begun."""
+    requeue: bool = True
+    """Whether the batch system may queue it again. Slurm lets nobody change that after its end."""
+
+
+def obstacle(job: BatchId, kind: JobKind, outcome: BatchOutcome, details: JobDetails | None) -> str:
+    """Why a job must not be acted on, whatever is ordered; empty if it may."""
+    if kind is not JobKind.SINGLE:
+        return several(job, kind)
+    if fate(outcome) is Fate.FAILED and details is not None and not details.requeue:
+        return (
+            f"job {job} may not be requeued (--no-requeue, or JobRequeue=0 in slurm.conf); to have such jobs recovered, "
+            "submit them with HOLDFAST_REQUEUE=allow, or start the watcher with --override-no-requeue"
+        )
+    return ""
 
 
 class PayloadRecord(NamedTuple):
