@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.server.asks import problem, read, standing, steer, story, submit, submit_one
 from tests.server.running import Domain, RunningServer, until
-from tests.server.scripted_pilot import ScriptedPilot
+from tests.server.scripted_pilot import ScriptedPilot, own_manifest
 
 from holdfast.domain.jobs.claim import claim as claimed_by
 from holdfast.domain.jobs.job_document import JobDocument
@@ -112,7 +112,7 @@ async def test_a_lost_holder_cannot_overwrite(
     running = await standing(operator, job)
     assert await lost.end(first, outcome=outcome, log_tail="too late") == ["superseded"]
     assert await standing(operator, job) == running, "nothing was overwritten"
-    manifest = {"path": "out/2", "sha256": "2" * 64, "files": 1, "bytes": 1}
+    manifest = own_manifest(second)
     assert await successor.end(second, manifest=manifest) == ["committed"]
     done = await standing(operator, job)
     assert (done["state"], done["winner"]) == ("completed", {"attempt": 2, "manifest": manifest})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.server.asks import submit_one
 from tests.server.running import Domain, RunningServer, until
-from tests.server.scripted_pilot import ScriptedPilot
+from tests.server.scripted_pilot import ScriptedPilot, own_manifest
 
 SHA = "ab" * 32
 
@@ -21,8 +21,8 @@ async def test_an_input_has_a_name_for_caches_only_where_it_cannot_change_unseen
     ada = server.person("submitter", tenant=tenant)
     pilot = await ScriptedPilot.register(server, tenant)
     producer = await submit_one(ada, command=["true"])
-    manifest = {"path": "/out/manifest.json", "sha256": SHA, "files": 1, "bytes": 5}
-    await pilot.end(await pilot.claim_one(), manifest=manifest)
+    claim = await pilot.claim_one()
+    await pilot.end(claim, manifest=own_manifest(claim))
     inputs = [
         {"name": "sure", "source": "/data/a", "sha256": SHA},
         {"name": "unsure", "source": "/data/{part}"},
@@ -257,6 +257,34 @@ async def test_nobody_commits_what_lies_in_anothers_folder(own_domain: Domain, t
         await pilot.end(claim, manifest=manifest | {"path": "element:far/out/other/j-1/0.1.aa/manifest.json"})
         shown = (await ada.get(f"/v1/jobs/{job}")).json()
         assert (shown["state"], shown["last"]["error"], shown["winner"]) == ("failed", "bad-manifest", None)
+
+
+@pytest.mark.finding("F-C1")
+async def test_nobody_commits_the_folder_of_another_tenant_on_a_shared_file_system(
+    own_domain: Domain, tenant: str, tmp_path: Path
+) -> None:
+    async with own_domain.server(outputs=(tmp_path,)) as server:
+        victim = f"{tenant}-victim"
+        bob = server.person("submitter", tenant=victim)
+        secret_job = await submit_one(bob, command=["true"], outputs=["result"])
+        sound = await ScriptedPilot.register(server, victim)
+        secret_claim = await sound.claim_one()
+        own = own_manifest(secret_claim)["path"].removeprefix("/out/").removesuffix("/manifest.json")
+        manifest = _written(tmp_path / own, {"result": b"secret"}) | {"path": f"{tmp_path}/{own}/manifest.json"}
+        assert await sound.end(secret_claim, manifest=manifest) == ["committed"]
+        assert (await bob.get(f"/v1/jobs/{secret_job}")).json()["winner"]["manifest"] == manifest
+
+        ada = server.person("submitter", tenant=tenant)
+        forger = await ScriptedPilot.register(server, tenant)
+        inside = f"{tmp_path}/{own}/../../../{{}}/manifest.json"
+        for path in (manifest["path"], inside):
+            job = await submit_one(ada, command=["true"], outputs=["result"])
+            claim = await forger.claim_one()
+            named = own_manifest(claim)["path"].removeprefix("/out/").removesuffix("/manifest.json")
+            await forger.end(claim, manifest=manifest | {"path": path.format(named)})
+            shown = (await ada.get(f"/v1/jobs/{job}")).json()
+            assert (shown["state"], shown["last"]["error"], shown["winner"]) == ("failed", "bad-manifest", None)
+            assert (await ada.get(f"/v1/jobs/{job}/outputs")).status_code == 404
 
 
 @pytest.mark.ledger("P0-12")

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.server.asks import problem, read, steer, story, submit, submit_one
 from tests.server.running import RunningServer
-from tests.server.scripted_pilot import ScriptedPilot
+from tests.server.scripted_pilot import ScriptedPilot, own_manifest
 
 
 async def _running(server: RunningServer, tenant: str, **spec: Any) -> tuple[str, ScriptedPilot, dict[str, Any]]:
@@ -78,7 +78,7 @@ async def test_the_end_of_a_held_job_is_kept_until_it_is_continued(server: Runni
     ada = server.person("submitter", tenant=tenant)
     job, pilot, claim = await _running(server, tenant)
     assert (await steer(ada, job, "hold", reason="wait")).json()["state"] == "running"
-    manifest = {"path": "p", "sha256": "0" * 64, "files": 1, "bytes": 2}
+    manifest = own_manifest(claim)
     assert await pilot.end(claim, manifest=manifest) == ["held"]
     assert await pilot.end(claim, manifest=manifest) == ["held"]
     kept = await read(ada, job)

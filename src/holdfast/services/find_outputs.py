@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import fnmatch
 import glob
-import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import orjson
-
+from holdfast.domain.data.attempt_folder import committed_manifest_is_own
 from holdfast.domain.flows.case_names import job_of
 from holdfast.domain.flows.task_jobs import with_places
 from holdfast.domain.jobs.inputs import filled_text
-from holdfast.domain.jobs.job_document import JobDocument, Manifest
+from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.ports.errors import Permanent
 from holdfast.ports.job_store import JobStore
 from holdfast.ports.results import Results
+from holdfast.services.committed_files import committed_digests
 
 BULK = 1000
-MAX_MANIFEST = 16 << 20
 MAX_SHOWN = 1000
 """Files that are named to people one by one."""
 
@@ -125,21 +123,12 @@ class FindOutputs:
         manifest = document.winner.manifest
         name = filled_text(pattern, document.parameters, document.index)
         names = [name]
+        if not committed_manifest_is_own(document):
+            raise Permanent(f"the manifest {manifest.path} is not in the folder of its attempt")
         if glob.has_magic(pattern):
-            names = [one for one in await self._listed(manifest) if fnmatch.fnmatchcase(one, name)]
+            names = [one for one in await committed_digests(self.results, document) if fnmatch.fnmatchcase(one, name)]
         folder = os.path.dirname(manifest.path)
         return [Output(f"{folder}/{one}", f"job:{document.id}/{one}") for one in names]
-
-    async def _listed(self, manifest: Manifest) -> list[str]:
-        folder, name = os.path.split(manifest.path)
-        content = await self.results.read(folder, name, MAX_MANIFEST)
-        if content is None:
-            raise Permanent(
-                f"the manifest {manifest.path} cannot be read here, which a pattern needs; the setting outputs names the folders of outputs"
-            )
-        if hashlib.sha256(content).hexdigest() != manifest.sha256:
-            raise Permanent(f"{manifest.path} is not the manifest that was committed")
-        return [str(one["path"]) for one in orjson.loads(content)["files"]]
 
 
 def wanted_of(given: Mapping[str, object], case: str) -> Wanted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import orjson
 
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.ports.results import Results
+from holdfast.services.committed_files import committed_file
 
 WELL = frozenset({State.COMPLETED, State.FORCED_COMPLETE})
 
@@ -32,9 +32,7 @@ class FlowEnds:
 
     async def result(self, document: JobDocument, file: str) -> Any:
         """What is in a result file of a job's winner; what is no JSON is a text. None: there is no such file."""
-        if document.winner is None or document.winner.manifest is None:
-            return None
-        content = await self.results.read(os.path.dirname(document.winner.manifest.path), file)
+        content = await committed_file(self.results, document, file)
         if content is None:
             return None
         try:

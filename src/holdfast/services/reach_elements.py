@@ -47,7 +47,7 @@ class ReachElements:
     elements: Mapping[str, StorageElement]
     signer: Signer
     files: Mapping[Kind, ElementFiles]
-    _manifests: OrderedDict[str, Mapping[str, Listed]] = field(default_factory=OrderedDict)
+    _manifests: OrderedDict[tuple[str, str], Mapping[str, Listed]] = field(default_factory=OrderedDict)
 
     def outputs_for(self, tenant: str, site: str, element: str) -> StorageElement | None:
         """Where the outputs of a pilot's jobs go: its own element, or the first one of its site; None: its own folder."""
@@ -82,20 +82,20 @@ class ReachElements:
 
     async def listed(self, tenant: str, manifest: Manifest) -> Mapping[str, Listed]:
         """The files that a committed manifest on an element names. `Permanent` if it is gone, another one, or not of this tenant."""
-        known = self._manifests.get(manifest.sha256)
-        if known is not None:
-            return known
         where = element_path(manifest.path)
         element = self.elements.get(where.element) if where is not None else None
         if where is None or element is None or not element.may_read(tenant, where.path):
             raise Permanent(f"the manifest {manifest.path} is on no storage element that this tenant may read")
+        known = self._manifests.get((manifest.path, manifest.sha256))
+        if known is not None:
+            return known
         content = await self.read(element, where.path, MAX_MANIFEST)
         if content is None:
             raise Permanent(f"the manifest {manifest.path} is gone")
         if hashlib.sha256(content).hexdigest() != manifest.sha256:
             raise Permanent(f"{manifest.path} is not the manifest that was committed")
         files = {str(one["path"]): Listed(one["bytes"], one["sha256"]) for one in orjson.loads(content)["files"]}
-        self._manifests[manifest.sha256] = files
+        self._manifests[manifest.path, manifest.sha256] = files
         while len(self._manifests) > REMEMBER:
             self._manifests.popitem(last=False)
         return files
@@ -119,7 +119,7 @@ class ReachElements:
 
     def forget(self, manifest: Manifest) -> None:
         """Its files are gone."""
-        self._manifests.pop(manifest.sha256, None)
+        self._manifests.pop((manifest.path, manifest.sha256), None)
 
     def _door(self, element: StorageElement) -> Door:
         """The door that this process can go through."""

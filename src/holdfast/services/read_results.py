@@ -11,7 +11,7 @@ from holdfast.services.reach_elements import ReachElements, element_path
 
 @dataclass(slots=True)
 class ReadResults:
-    """The service; fills the port `Results`. Of a committed manifest the server saw that it lies in its attempt's own folder."""
+    """The service; fills the port `Results`. Callers check that the folder is the attempt's own."""
 
     own: Results
     elements: ReachElements

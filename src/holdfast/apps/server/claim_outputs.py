@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.apps.server.desk import Desk
+from holdfast.domain.data.attempt_folder import attempt_folder as folder_of_attempt
 from holdfast.domain.data.replica import Viewpoint
 from holdfast.domain.data.storage_element import StorageElement
 from holdfast.domain.jobs.job_document import Token
@@ -29,4 +30,4 @@ def outputs_of(desk: Desk, view: Viewpoint) -> Json | None:
 
 def attempt_folder(element: StorageElement, tenant: str, job: str, token: Token, claim: str) -> str:
     """The folder on an element that belongs to one attempt of a job alone."""
-    return f"{element.outputs}/{tenant}/{job}/{token.generation}.{token.attempt}.{claim[:8]}"
+    return f"{element.outputs}/{folder_of_attempt(tenant, job, token, claim)}"

@@ -23,6 +23,7 @@ from holdfast.apps.server.problems import Problem
 from holdfast.apps.server.quick_beat import beat_answer, pilot_token
 from holdfast.apps.server.site_routes import note_pilot
 from holdfast.apps.server.submissions import resources_from
+from holdfast.domain.data.attempt_folder import is_own_manifest
 from holdfast.domain.data.replica import Viewpoint
 from holdfast.domain.data.staging_terms import free_of
 from holdfast.domain.jobs.job_document import Ending, Manifest, Outcome, State, Token
@@ -274,14 +275,23 @@ async def ends(desk: TheDesk, who: PilotCaller, pilot: str, body: EndsIn) -> Res
 
 
 def _believed(desk: Desk, tenant: str, end: EndIn) -> EndIn:
-    """An end whose manifest is on a storage element is believed only if it is in the attempt's own folder: nobody commits what is another's."""
-    where = element_path(end.manifest.path) if end.manifest is not None else None
-    if where is None:
+    """An end is believed only if its manifest is in the attempt's own folder, on every kind of storage: nobody commits what is another's."""
+    if end.manifest is None:
         return end
+    token, path = Token(end.generation, end.attempt), end.manifest.path
+    where = element_path(path)
+    if where is None and path.startswith("/") and is_own_manifest(path, tenant, end.job, token, end.claim):
+        return end
+    if where is None:
+        return _disbelieved(end)
     element = desk.services.parts.elements.elements.get(where.element)
-    own = attempt_folder(element, tenant, end.job, Token(end.generation, end.attempt), end.claim) if element else None
+    own = attempt_folder(element, tenant, end.job, token, end.claim) if element else None
     if own is not None and where.path == f"{own}/manifest.json":
         return end
+    return _disbelieved(end)
+
+
+def _disbelieved(end: EndIn) -> EndIn:
     words = {"outcome": "fault", "reason": "output-failed", "error": "bad-manifest", "stage": "staging-out"}
     return end.model_copy(update={"manifest": None, **words})
 
