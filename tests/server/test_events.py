@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.server.asks import problem, steer, submit, submit_one
 from tests.server.event_reader import EventReader, read_events
 from tests.server.later_clock import LaterClock
-from tests.server.running import RunningServer
+from tests.server.running import Domain, RunningServer
 from tests.server.scripted_pilot import ScriptedPilot
+
+from holdfast.adapters.system.clock import SystemClock
+from holdfast.ports.job_store import JobQuery, JobStore, Page, Stored
+from holdfast.services.follow_jobs import OLDEST, OVERLAP, FollowJobs, Mark
+
+
+class SearchedStore:
+    """A job store that notes what its searches ask for and read."""
+
+    def __init__(self, store: JobStore, read: list[Stored], queries: list[JobQuery] | None = None) -> None:
+        self._store = store
+        self._read = read
+        self._queries = [] if queries is None else queries
+
+    async def search(self, query: JobQuery, **options: Any) -> Page:
+        page = await self._store.search(query, **options)
+        self._queries.append(query)
+        self._read += page.jobs
+        return page
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 def _lines(reader: EventReader, job: str) -> list[tuple[int, str]]:
@@ -109,6 +131,44 @@ async def test_a_broken_stream_goes_on_where_it_broke(server: RunningServer, oth
         await again.wait_for("job", lambda data: data["job"]["id"] == new and data["job"]["state"] == "cancelled")
     for odd in ("nothing", "x:y:z", "9" * 99, "-1:a:1", "1:a:x"):
         problem(await back.get("/v1/events", headers={"Last-Event-ID": odd}), 400)
+
+
+@pytest.mark.finding("F-C3")
+@pytest.mark.parametrize("cursor", ["0:x:0", "recent"])
+async def test_a_stream_reads_no_job_of_another_tenant(own_domain: Domain, tenant: str, cursor: str) -> None:
+    """On each kind of store, whatever the cursor says: neither a missed event nor a look for new ones reads them."""
+    async with own_domain.server() as server, own_domain.server() as other:
+        strangers = {*await submit(other.person("submitter", tenant=f"{tenant}-b"), *[{}] * 20)}
+        await server.refresh()
+        read: list[Stored] = []
+        follow = server.services.follow
+        follow.store = cast("JobStore", SearchedStore(follow.store, read))
+        ada = server.person("submitter", tenant=tenant)
+        mark = cursor if cursor != "recent" else f"{SystemClock().now() - 60_000}:x:0"
+        async with read_events(ada, "/v1/events", headers={"Last-Event-ID": mark}) as seen:
+            await seen.wait_for("open")
+            own = await submit_one(other.person("submitter", tenant=tenant))
+            strangers |= {*await submit(other.person("submitter", tenant=f"{tenant}-b"), *[{}] * 20)}
+            await seen.wait_for("job", lambda data: data["job"]["id"] == own)
+            assert bool(seen.named("lost")) is (cursor == "0:x:0")
+        assert own in {stored.document.id for stored in read}
+        assert not strangers & {stored.document.id for stored in read}
+
+
+@pytest.mark.finding("F-C3")
+async def test_a_cursor_goes_back_an_hour_at_most(server: RunningServer, tenant: str) -> None:
+    follow = server.services.follow
+    job = await submit_one(server.person("submitter", tenant=tenant))
+    queries: list[JobQuery] = []
+    store = SearchedStore(follow.store, [], queries)
+    past = FollowJobs(cast("JobStore", store), follow.clock)
+    missed = [news.document.id async for news in past.missed(Mark(0, "x", 0), JobQuery(tenant=tenant))]
+    assert missed == [job]
+    (query,) = queries
+    assert query.tenant == tenant
+    assert query.at_least["changed"] >= follow.clock.now() - OLDEST - OVERLAP - 60_000
+    assert past.too_old(Mark(0, "x", 0))
+    assert not past.too_old(Mark(follow.clock.now() - OLDEST // 2, "x", 0))
 
 
 async def test_many_readers_and_one_that_leaves(server: RunningServer, tenant: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from holdfast.domain.jobs.job_document import JobDocument, Transition
@@ -18,6 +18,8 @@ QUEUE = 10_000
 OVERLAP = 5_000
 """Milliseconds that each look goes back: clocks differ and searches lag."""
 REMEMBER = 200_000
+OLDEST = 3_600_000
+"""Milliseconds for which a broken stream can be resumed. A cursor comes from the caller, and what it makes a server read is bounded."""
 
 
 class News(NamedTuple):
@@ -50,11 +52,12 @@ class Mark(NamedTuple):
 class Listener:
     """Someone who listens; one that does not keep up is told so and let go."""
 
+    tenant: str
     wanted: Callable[[JobDocument], bool]
     queue: asyncio.Queue[News | None] = field(default_factory=lambda: asyncio.Queue(QUEUE))
 
     def tell(self, news: News) -> None:
-        if not self.wanted(news.document):
+        if news.document.tenant != self.tenant or not self.wanted(news.document):
             return
         try:
             self.queue.put_nowait(news)
@@ -92,8 +95,8 @@ class FollowJobs:
                 self._tell(stored.document)
 
     @asynccontextmanager
-    async def listen(self, wanted: Callable[[JobDocument], bool]) -> AsyncIterator[Listener]:
-        listener = Listener(wanted)
+    async def listen(self, tenant: str, wanted: Callable[[JobDocument], bool]) -> AsyncIterator[Listener]:
+        listener = Listener(tenant, wanted)
         if not self._listeners:
             self._since = self.clock.now()
             self._from = self._since - OVERLAP
@@ -104,11 +107,19 @@ class FollowJobs:
         finally:
             self._listeners.discard(listener)
 
-    async def missed(self, mark: Mark) -> AsyncIterator[News]:
-        """What happened since a mark, as far as the store can say by now; the seconds just before it again."""
+    def too_old(self, mark: Mark) -> bool:
+        """Whether a mark is older than what is told again."""
+        return mark.at < self.clock.now() - OLDEST
+
+    async def missed(self, mark: Mark, query: JobQuery) -> AsyncIterator[News]:
+        """What happened to the jobs of a query since a mark, as far as the store can say by now; the seconds just before it again.
+
+        The query names a tenant: a listener makes the server read no job of another one. It reaches back `OLDEST` at most.
+        """
         await self.store.refresh()
-        since = mark.at - OVERLAP
-        query, cursor = JobQuery(at_least={"changed": since}), None
+        since = max(mark.at, self.clock.now() - OLDEST) - OVERLAP
+        at_least = {**query.at_least, "changed": max(since, query.at_least.get("changed", since))}
+        query, cursor = replace(query, at_least=at_least), None
         while True:
             page = await self.store.search(query, sort="changed", limit=1000, cursor=cursor)
             for document, _ in page.jobs:
@@ -132,17 +143,18 @@ class FollowJobs:
 
     async def _look(self) -> None:
         since = self._from or self.clock.now() - OVERLAP
-        cursor: str | None = None
         newest = since
-        while True:
-            query = JobQuery(at_least={"changed": since})
-            page = await self.store.search(query, sort="changed", limit=1000, cursor=cursor)
-            for stored in page.jobs:
-                newest = max(newest, stored.document.changed)
-                self._tell(stored.document)
-            cursor = page.cursor
-            if cursor is None:
-                break
+        for tenant in sorted({listener.tenant for listener in self._listeners}):
+            query = JobQuery(tenant=tenant, at_least={"changed": since})
+            cursor: str | None = None
+            while True:
+                page = await self.store.search(query, sort="changed", limit=1000, cursor=cursor)
+                for stored in page.jobs:
+                    newest = max(newest, stored.document.changed)
+                    self._tell(stored.document)
+                cursor = page.cursor
+                if cursor is None:
+                    break
         # A server whose clock is ahead must not make us pass by what the others write.
         self._from = max(since, min(newest, self.clock.now()) - OVERLAP)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Annotated
 
@@ -38,17 +39,21 @@ async def events(
         mark = Mark.read(last_event_id) if last_event_id else None
     except ValueError:
         raise Problem(400, "Last-Event-ID is not the id of one of our events") from None
-    return EventStream(_events(desk, query, mark), desk.stopping)
+    return EventStream(_events(desk, query, who.tenant, mark), desk.stopping)
 
 
-async def _events(desk: Desk, query: JobQuery, mark: Mark | None) -> AsyncGenerator[bytes, None]:
+async def _events(desk: Desk, query: JobQuery, tenant: str, mark: Mark | None) -> AsyncGenerator[bytes, None]:
     follow = desk.services.follow
     fits = wanted(query)
-    async with follow.listen(fits) as listener:
+    async with follow.listen(tenant, fits) as listener:
         yield event("open", {})
         again: set[tuple[str, int]] = set()
         if mark is not None:
-            async for missed in follow.missed(mark):
+            if follow.too_old(mark):
+                yield event(
+                    "lost", {"detail": "the last event is more than an hour old; search for what changed before"}
+                )
+            async for missed in follow.missed(mark, replace(query, tenant=tenant)):
                 if fits(missed.document):
                     again.add((missed.document.id, missed.line.rev))
                     yield _told(missed)
