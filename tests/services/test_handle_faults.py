@@ -185,8 +185,8 @@ async def test_a_decision_stands_whatever_would_be_decided_later(desk: Desk) -> 
     stored = await desk.put("one", retry=RetryPolicy(max_attempts=2))
     dying = desk.handler()
 
-    class Dead(Exception):
-        pass
+    class Dead(BaseException):
+        """As a kill signal: it is no error that a handler could catch."""
 
     class NoWriter:
         async def write(self, _wishes: object) -> object:

@@ -18,19 +18,28 @@ class Readable:
 
     def __init__(self, tell: Callable[[str, str], None]) -> None:
         """`tell` is given the name of a document and why it cannot be read."""
+        self.spoilt = 0
+        """How many unreadable documents were reported, for metrics."""
         self._tell = tell
         self._told: set[str] = set()
 
     def each(self, found: Iterable[tuple[str, Found]], read: Callable[[Found], Read]) -> list[Read]:
         """What was read, in order, without the spoilt ones."""
-        good = []
-        for name, one in found:
+        return self.split(found, read)[0]
+
+    def split(self, found: Iterable[tuple[str, Found]], read: Callable[[Found], Read]) -> tuple[list[Read], list[str]]:
+        """What was read, in order, and the names of the spoilt ones."""
+        good: list[Read] = []
+        bad: list[str] = []
+        for name, document in found:
             try:
-                good.append(read(one))
+                good.append(read(document))
             except SPOILT as error:
+                bad.append(name)
                 if name not in self._told:
                     if len(self._told) >= REMEMBERED:
                         self._told.clear()
                     self._told.add(name)
+                    self.spoilt += 1
                     self._tell(name, f"{type(error).__name__}: {error}")
-        return good
+        return good, bad

@@ -6,6 +6,8 @@ course (a conflict on a claim, an unknown outcome) is a value, not one of these.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class PortError(Exception):
     """Something outside did not do what was asked."""
@@ -17,6 +19,17 @@ class Transient(PortError):
 
 class Permanent(PortError):
     """Trying again as it is cannot help: the request or the set-up is wrong."""
+
+
+class Unreadable(Permanent):
+    """Documents that were asked for by their ids are there and cannot be read: spoilt, or written by a release that this one does not know.
+
+    `names` are the ids as they were asked for. The others of the same call can still be read: ask again without these.
+    """
+
+    def __init__(self, names: Sequence[str], what: str) -> None:
+        super().__init__(f"{what} cannot be read: {', '.join(names[:5])}{'…' if len(names) > 5 else ''}")
+        self.names = tuple(names)
 
 
 class Conflict(PortError):

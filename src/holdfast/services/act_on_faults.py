@@ -28,6 +28,7 @@ from holdfast.services.keep_audit import KeepAudit
 from holdfast.services.lease_brakes import LeaseBrakes
 from holdfast.services.run_exlet import RunExlet
 from holdfast.services.run_single_steps import RunSingleSteps, Single
+from holdfast.services.settle_incidents import NOTE_KEPT
 from holdfast.services.write_checked import Settled, Writer
 
 AT_ONCE = 20
@@ -123,6 +124,15 @@ class ActOnFaults:
         await self._wake_late(
             [(one, said.group) for one, said in cases if said is not None and said.again is None and said.group]
         )
+
+    async def hold(self, case: FaultCase, why: str) -> None:
+        """Hold a fault for a person; it is not due any more."""
+
+        def move(one: FaultCase, known: Standing, now: int) -> Standing:
+            return known.moved(IncidentState.HELD, now=now, n=one.decision.n, note=why[:NOTE_KEPT])
+
+        await self._move([case], move)
+        await self.writer.write([case.parked(NEVER, self.clock.now())])
 
     async def _wake_late(self, cases: Sequence[tuple[FaultCase, str]]) -> None:
         """Somebody may have let the group through between the brakes' word and ours, and did not find these among the held: nobody would wake them."""

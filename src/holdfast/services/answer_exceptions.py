@@ -9,7 +9,7 @@ An exception for which no rule concludes and for which the house wants nothing l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -35,16 +35,18 @@ from holdfast.domain.rules.context import read_context
 from holdfast.domain.rules.incident_context import told_by
 from holdfast.domain.rules.rule_set import ANY_TASK
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import NotFound
+from holdfast.ports.errors import NotFound, Permanent, Transient, Unreadable
 from holdfast.ports.incident_store import IncidentQuery, IncidentStore
 from holdfast.ports.job_store import JobStore
 from holdfast.services.act_on_incidents import Acted, ActOnIncidents
-from holdfast.services.agree_on_decisions import agreed_on, newest
+from holdfast.services.agree_on_decisions import agreed_on, newest, readable_of
 from holdfast.services.keep_exlets import KeepExlets, concluded_in_place
 from holdfast.services.look_again import look_again
 from holdfast.services.raised import Raised, incident_raised
 from holdfast.services.rule_cache import RuleCache
 from holdfast.services.rule_decision import EXLET, HOUSE, decision_by_rule, shadow_said
+from holdfast.services.set_aside import SetAside
+from holdfast.services.settle_incidents import NOTE_KEPT
 
 FRESH = 0.5
 """Seconds that the copy of the rules may be old."""
@@ -90,6 +92,8 @@ class AnswerExceptions:
     every: float = 2.0
     troubled: Callable[[str], None] = lambda _text: None
     answered: int = 0
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
     _rules_seen: int = 0
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -130,18 +134,21 @@ class AnswerExceptions:
         return answers
 
     async def _record(self, raised: Sequence[Raised], now: int, left_behind: int | None) -> list[Answered]:
-        decided = {one.id: await self._decide(incident_raised(one), now) for one in raised}
+        decided = {one.id: await self._decide_or_hold(incident_raised(one), now) for one in raised}
         kept = {name: one for name, one in decided.items() if not _forgettable(one[1])}
         if kept:
             due = None if left_behind is None else now + left_behind
             costs = await self._costs([one for one, _ in kept.values()])
             new = await self.incidents.add_incidents([(one, _standing(one, due, costs)) for one, _ in kept.values()])
             await self._count([incident for (incident, _), first in zip(kept.values(), new, strict=True) if first])
-            agreed = await agreed_on(self.incidents, [decision for _, decision in kept.values()])
+            agreed = await readable_of(self.incidents, [decision for _, decision in kept.values()])
             if not all(new):
                 agreed = await newest(self.incidents, agreed)
             for decision in agreed:
                 kept[decision.incident] = (kept[decision.incident][0], decision)
+            readable = {decision.incident for decision in agreed}
+            for name in kept.keys() - readable:
+                self.aside.report(f"incident {name}", "its decision cannot be read", self.troubled)
             await self._settle([decision for decision in agreed if decision.exlet is None])
             self.answered += sum(new)
         return [_answered(kept.get(one.id)) for one in raised]
@@ -149,7 +156,7 @@ class AnswerExceptions:
     async def _costs(self, incidents: Sequence[Incident]) -> Mapping[str, int]:
         """What another run would cost, by job."""
         jobs = sorted({one.job for one in incidents if one.job and one.engine == OWN_ENGINE})
-        known = await self.store.get(jobs) if jobs else {}
+        known = await self.aside.readable(self.store.get, jobs, self.troubled) if jobs else {}
         return {name: cost_of(stored.document) for name, stored in known.items()}
 
     async def _count(self, incidents: Sequence[Incident]) -> None:
@@ -170,17 +177,31 @@ class AnswerExceptions:
             )
 
     async def carry_out(self, incidents: Sequence[str]) -> Sequence[Acted]:
-        """Act by the recorded decisions; what is over, or under way, is left alone."""
-        known = await self.incidents.get_incidents(incidents)
-        standings = await self.incidents.get_standings(incidents)
+        """Act by the recorded decisions; what is over, or under way, is left alone.
+
+        An incident that cannot be acted on is held for a person. `Transient` after all others were acted on: the same call again is safe.
+        """
+        known = await self.aside.readable(self.incidents.get_incidents, incidents, self.troubled)
+        standings = await self.aside.readable(self.incidents.get_standings, incidents, self.troubled)
         acted: list[Acted] = []
-        for name, incident in known.items():
-            standing = standings[name].standing if name in standings else None
+
+        async def act_on(incident: Incident) -> None:
+            standing = standings[incident.id].standing if incident.id in standings else None
             if standing is None or standing.state in CLOSED | {IncidentState.ACTING, IncidentState.HELD}:
-                continue
-            decision = await self.incidents.get_decision(name, max(1, standing.n))
+                return
+            decision = await self.incidents.get_decision(incident.id, max(1, standing.n))
             if decision is not None and decision.exlet is not None:
                 acted.append(await self.act(incident, decision))
+
+        later = await self.aside.each(
+            known.values(),
+            act_on,
+            name=lambda incident: f"incident {incident.id}",
+            troubled=self.troubled,
+            failed=lambda incident, why: self._hold(incident.id, why),
+        )
+        if later is not None:
+            raise later
         return acted
 
     async def act(self, incident: Incident, decision: Decision, *, by_person: bool = False) -> Acted:
@@ -204,6 +225,19 @@ class AnswerExceptions:
         return True
 
     # -- decisions ---------------------------------------------------------------------------------------------
+
+    async def _decide_or_hold(self, incident: Incident, now: int) -> tuple[Incident, Decision]:
+        """What is done about an incident; a person is asked where that cannot be decided. `Transient` if the store does not answer."""
+        try:
+            return await self._decide(incident, now)
+        except Transient:
+            raise
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            self.aside.report(f"incident {incident.id}", why, self.troubled)
+            detail = {"words": f"could not be decided on: {why}"}
+            held = Decision(incident.id, 1, incident.tenant, now, HouseCourse.HOLD.value, HOUSE, detail=detail)
+            return incident, held
 
     async def _decide(self, incident: Incident, now: int, n: int = 1) -> tuple[Incident, Decision]:
         """What is done about an incident, by what is written in it and nothing else."""
@@ -275,14 +309,37 @@ class AnswerExceptions:
             self._rules_seen = seen
         now = self.clock.now()
         for query in _queries(frozenset({IncidentState.OPEN, IncidentState.WAITING}), due=now):
-            page = await self.incidents.find(query, sort="due", limit=BULK)
-            for standing in [one.standing for one in page.found]:
-                await self._go_on(standing, now)
+            async for page in self._pages(query, "due"):
+                later = await self.aside.each(
+                    page,
+                    lambda standing: self._go_on(standing, now),
+                    name=lambda standing: f"incident {standing.id}",
+                    troubled=self.troubled,
+                    failed=lambda standing, why: self._hold(standing.id, why),
+                )
+                if later is not None:
+                    self.troubled(str(later))
+
+    async def _pages(self, query: IncidentQuery, sort: str) -> AsyncIterator[Sequence[Standing]]:
+        """All standings of a query: those that cannot be handled now must not hide the others behind them."""
+        cursor: str | None = None
+        while True:
+            page = await self.incidents.find(query, sort=sort, limit=BULK, cursor=cursor)
+            yield [stored.standing for stored in page.found]
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def _hold(self, incident: str, why: str) -> None:
+        """Hold an incident for a person that cannot be handled without one."""
+        known = (await self.incidents.get_standings([incident])).get(incident)
+        n = max(1, known.standing.n) if known is not None else 1
+        await self.acting.note(incident, n, IncidentState.HELD, f"could not be handled: {why}"[:NOTE_KEPT])
 
     async def _go_on(self, standing: Standing, now: int) -> None:
         incident = (await self.incidents.get_incidents([standing.id])).get(standing.id)
         if incident is None:
-            return
+            raise Permanent("its incident is missing from the store")
         decision = await self.incidents.get_decision(incident.id, max(1, standing.n))
         if decision is None:
             (decision,) = await agreed_on(self.incidents, [(await self._decide(incident, now))[1]])
@@ -294,19 +351,23 @@ class AnswerExceptions:
     async def reconsider(self) -> None:
         """What waits for a person may be answered by rules that were added since: by a new decision, which stands beside the first."""
         for query in _queries(frozenset({IncidentState.HELD})):
-            cursor: str | None = None
-            while True:
-                page = await self.incidents.find(query, sort="at", limit=BULK, cursor=cursor)
-                known = await self.incidents.get_incidents([one.standing.id for one in page.found])
-                for one in page.found:
-                    if one.standing.id in known:
-                        await self._decide_again(known[one.standing.id], one.standing.n)
-                cursor = page.cursor
-                if cursor is None:
-                    break
+            async for page in self._pages(query, "at"):
+                names = [standing.id for standing in page]
+                known = await self.aside.readable(self.incidents.get_incidents, names, self.troubled)
+                later = await self.aside.each(
+                    [(known[standing.id], standing.n) for standing in page if standing.id in known],
+                    lambda held: self._decide_again(*held),
+                    name=lambda held: f"incident {held[0].id}",
+                    troubled=self.troubled,
+                )
+                if later is not None:
+                    raise later
 
     async def _decide_again(self, incident: Incident, n: int) -> None:
-        before = await self.incidents.get_decision(incident.id, n) if n else None
+        try:
+            before = await self.incidents.get_decision(incident.id, n) if n else None
+        except Unreadable:
+            before = None  # whatever it was, it could not be carried out
         _, decision = await self._decide(incident, self.clock.now(), n + 1)
         if decision.verdict != EXLET or (before is not None and before.by == decision.by):
             return  # what this rule could do it has done

@@ -6,8 +6,8 @@ that the step is over, where the incident stands, and of a ladder that has come 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from holdfast.domain.exlets.exlet import is_one_write
 from holdfast.domain.exlets.exlet_plain import exlet_from_plain
@@ -17,10 +17,11 @@ from holdfast.domain.faults.house_policy import Course
 from holdfast.domain.faults.incident import Decision, Incident, IncidentState, Standing
 from holdfast.ports.clock import Clock
 from holdfast.ports.incident_store import IncidentQuery, IncidentStore
-from holdfast.ports.job_store import JobStore
+from holdfast.ports.job_store import JobStore, Stored
 from holdfast.services.fault_incident import is_about
 from holdfast.services.look_again import look_again
 from holdfast.services.run_exlet import RunExlet
+from holdfast.services.set_aside import SetAside
 
 BULK = 200
 UNSETTLED = frozenset({IncidentState.OPEN, IncidentState.WAITING})
@@ -42,6 +43,8 @@ class CloseFaults:
     every: float = 15.0
     troubled: Callable[[str], None] = lambda _text: None
     closed: int = 0
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
 
     async def run(self) -> None:
         await look_again(self.look, self.every, self.troubled)
@@ -53,12 +56,28 @@ class CloseFaults:
         while True:
             page = await self.incidents.find(query, sort="due", limit=BULK, cursor=cursor)
             standings = {one.standing.id: one.standing for one in page.found if one.standing.job}
-            known = await self.incidents.get_incidents(list(standings))
-            jobs = await self.store.get([one.job for one in standings.values()])
-            for name, incident in known.items():
-                stored = jobs.get(incident.job)
+            known = await self.aside.readable(self.incidents.get_incidents, list(standings), self.troubled)
+            names = [one.job for one in standings.values()]
+            jobs = await self.aside.readable(self.store.get, names, self.troubled)
+
+            async def look_at(
+                incident: Incident,
+                standings: Mapping[str, Standing] = standings,
+                jobs: Mapping[str, Stored] = jobs,
+            ) -> None:
+                # One that was left out is read alone: to be unreadable is not to be gone.
+                stored = jobs.get(incident.job) or (await self.store.get([incident.job])).get(incident.job)
                 if stored is None or not is_about(incident, stored.document):
-                    await self._close(incident, standings[name])
+                    await self._close(incident, standings[incident.id])
+
+            later = await self.aside.each(
+                known.values(),
+                look_at,
+                name=lambda incident: f"incident {incident.id}",
+                troubled=self.troubled,
+            )
+            if later is not None:
+                self.troubled(str(later))
             cursor = page.cursor
             if cursor is None:
                 return

@@ -20,6 +20,7 @@ from holdfast.ports.peer import Caller, PeerCalls, PeerRun
 from holdfast.services.keep_links import KeepLinks
 from holdfast.services.keep_peers import KeepPeers
 from holdfast.services.place_cases import PlaceCases
+from holdfast.services.set_aside import SetAside
 
 KEEPER = "keeper"
 """For whom a call is made that is for nobody in particular."""
@@ -47,6 +48,8 @@ class FollowPeers:
     told: int = 0
     """Ends that were told to the cases above."""
     moved: int = 0
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
     alone: bool = False
     """Nobody was ever registered."""
     _asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -70,8 +73,11 @@ class FollowPeers:
             task = self._asking.get(peer.name)
             if peer.sends and (task is None or task.done()):
                 self._asking[peer.name] = asyncio.create_task(self._ask(peer))
-        for peer in (*registered, *gone):
-            await self._move_lapsed(peer)
+        later = await self.aside.each(
+            (*registered, *gone), self._move_lapsed, name=lambda peer: f"peer {peer.name}", troubled=self.troubled
+        )
+        if later is not None:
+            raise later
         self.alone = not registered and not gone
 
     async def settled(self) -> None:
@@ -84,6 +90,8 @@ class FollowPeers:
         except PortError as error:
             with suppress(PortError):
                 await self.links.failed(peer.name, str(error))
+        except Exception as error:
+            self.aside.report(f"peer {peer.name}", f"{type(error).__name__}: {error}", self.troubled)
 
     async def ask(self, peer: Peer) -> None:
         """Hear what a peer offers, and how everything stands that it runs for us. `Transient` if it does not answer."""

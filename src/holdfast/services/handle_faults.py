@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
 from holdfast.domain.faults.attempt_evidence import evidence_of, find_cause
 from holdfast.domain.faults.classify import Classifier
@@ -19,7 +21,7 @@ from holdfast.domain.faults.incident import CLOSED, Decision, Incident, Incident
 from holdfast.domain.faults.job_cost import cost_of
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import PortError
+from holdfast.ports.errors import Transient, Unreadable
 from holdfast.ports.incident_store import SHOWN_AFTER, IncidentQuery, IncidentStore
 from holdfast.ports.job_store import JobQuery, JobStore, Stored
 from holdfast.ports.pilot_store import PilotStore
@@ -30,6 +32,7 @@ from holdfast.services.fault_case import FaultCase, pilot_of
 from holdfast.services.fault_incident import fault_incident, fault_incident_id, is_about
 from holdfast.services.hear_batch import HearBatch
 from holdfast.services.look_again import look_again
+from holdfast.services.set_aside import SetAside
 
 BULK = 500
 READERS = 16
@@ -37,6 +40,7 @@ READERS = 16
 LEFT_BEHIND = 5_000
 """Milliseconds after which a fault is surely not being handled by the server that took it."""
 OPEN_FOR = 60_000
+Found = TypeVar("Found", Stored, tuple[Stored, str], tuple[Stored, Incident])
 REMEMBERED = 20_000
 """Pilots whose site is remembered."""
 
@@ -58,6 +62,8 @@ class HandleFaults:
     every: float = 2.0
     troubled: Callable[[str], None] = lambda _text: None
     handled: int = 0
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
     _rules_seen: int = 0
     _sites: dict[str, str] = field(default_factory=dict)
 
@@ -74,15 +80,45 @@ class HandleFaults:
         now = self.clock.now()
         bounds = {"not_before": now, "changed": now - LEFT_BEHIND}
         query = JobQuery(states=frozenset({State.FAULTED}), at_most=bounds, held=False)
+        cursor: str | None = None
         while True:
-            page = await self.store.search(query, sort="changed", limit=BULK)
-            if not page.jobs:
+            # Page after page: faults that cannot be handled stay due, and must not hide those behind them.
+            page = await self.store.search(query, sort="changed", limit=BULK, cursor=cursor)
+            await self._together(page.jobs, self._look_at)
+            cursor = page.cursor
+            if cursor is None:
                 return
-            before = self.handled
-            rest = await self._go_on(page.jobs)
-            await self.handle(await self._with_logs(rest))
-            if self.handled == before or page.cursor is None:
-                return
+
+    async def _look_at(self, jobs: Sequence[Stored]) -> None:
+        rest = await self._go_on(jobs)
+        await self._handle(await self._with_logs(rest))
+
+    async def _together(self, faults: Sequence[Found], handle: Callable[[Sequence[Found]], Awaitable[object]]) -> None:
+        """Handle faults in one batch; if one of them makes that fail, each for itself, so that it fails alone."""
+        try:
+            if faults:
+                await handle(faults)
+        except Transient:
+            raise
+        except Exception:
+            later = await self.aside.each(
+                faults,
+                lambda fault: handle([fault]),
+                name=lambda fault: f"the fault of job {_job_of(fault).id}",
+                troubled=self.troubled,
+                failed=lambda fault, why: self._hold(_job_of(fault), why),
+            )
+            if later is not None:
+                raise later from None
+
+    async def _hold(self, document: JobDocument, why: str) -> None:
+        """Hold a fault for a person that cannot be handled without one."""
+        name = fault_incident_id(document)
+        known = (await self.incidents.get_standings([name])).get(name)
+        if known is not None and known.standing.state not in CLOSED:
+            number = max(1, known.standing.n)
+            nothing = Decision(name, number, document.tenant, self.clock.now(), "", "")
+            await self.acting.hold(FaultCase(document, known.standing, nothing), f"could not be handled: {why}")
 
     async def _go_on(self, jobs: Sequence[Stored]) -> Sequence[Stored]:
         """Act on faults that were decided and put off, by what is recorded; the others are given back."""
@@ -132,7 +168,8 @@ class HandleFaults:
         woken, cursor, now = 0, None, self.clock.now()
         while True:
             page = await self.incidents.find(query, sort="at", limit=BULK, cursor=cursor)
-            jobs = await self.store.get([one.standing.job for one in page.found if one.standing.job])
+            names = [one.standing.job for one in page.found if one.standing.job]
+            jobs = await self.aside.readable(self.store.get, names, self.troubled)
             cases = list[FaultCase]()
             for one in page.found:
                 stored = jobs.get(one.standing.job)
@@ -151,14 +188,15 @@ class HandleFaults:
         while True:
             page = await self.incidents.find(query, sort="at", limit=BULK, cursor=cursor)
             standings = {one.standing.id: one.standing for one in page.found if one.standing.job}
-            known = await self.incidents.get_incidents(list(standings))
-            jobs = await self.store.get([one.job for one in standings.values()])
+            known = await self.aside.readable(self.incidents.get_incidents, list(standings), self.troubled)
+            names = [one.job for one in standings.values()]
+            jobs = await self.aside.readable(self.store.get, names, self.troubled)
             stand = [
                 (stored, incident)
                 for incident in known.values()
                 if (stored := jobs.get(incident.job)) is not None and is_about(incident, stored.document)
             ]
-            await self._decide_again(stand, standings)
+            await self._together(stand, partial(self._decide_again, standings=standings))
             cursor = page.cursor
             if cursor is None:
                 return
@@ -175,7 +213,10 @@ class HandleFaults:
             # What the house says is no news: it has said so before, and a person was asked since.
             if decision.verdict != EXLET or decision.by == HOUSE:
                 continue
-            before = await self.incidents.get_decision(incident.id, standing.n) if standing.n else None
+            try:
+                before = await self.incidents.get_decision(incident.id, standing.n) if standing.n else None
+            except Unreadable:
+                before = None  # whatever it was, it could not be carried out
             if before is None or before.by != decision.by:  # what the same rule could do it has done, or has asked for
                 cases.append(FaultCase(document, standing, replace(decision, n=standing.n + 1), incident))
         if cases:
@@ -202,7 +243,7 @@ class HandleFaults:
     async def handle(self, faults: Sequence[tuple[Stored, str]]) -> None:
         """Decide on each faulted job, with what its attempt printed, and act. `Transient` if the store does not answer: the faults stay due."""
         for start in range(0, len(faults), BULK):
-            await self._handle(faults[start : start + BULK])
+            await self._together(faults[start : start + BULK], self._handle)
 
     async def _handle(self, faults: Sequence[tuple[Stored, str]]) -> None:
         found = await self._decide(faults)
@@ -229,10 +270,11 @@ class HandleFaults:
                 finding = find_cause(document, evidence, classifier)
                 incident = fault_incident(document, evidence, finding, now)
                 decision = await self.deciding.decide(document, evidence, finding, incident, now)
-            except PortError:
+            except Transient:
                 raise
-            except Exception as error:  # one fault that we cannot read must not keep the others waiting
-                self.troubled(f"the fault of job {document.id} stays due: {type(error).__name__}: {error}")
+            except Exception as error:
+                why = f"{type(error).__name__}: {error}; it stays due"
+                self.aside.report(f"the fault of job {document.id}", why, self.troubled)
                 continue
             standing = standing_of(incident, due=now + OPEN_FOR, core_seconds=cost_of(document))
             found.append(FaultCase(document, standing, decision, incident))
@@ -260,6 +302,10 @@ class HandleFaults:
             found = await pilots.get_pilot(name)
             self._sites[name] = found.pilot.site if found is not None else ""
         return [one._replace(site=self._sites.get(pilot, "")) for one, pilot in named]
+
+
+def _job_of(fault: Stored | tuple[Stored, object]) -> JobDocument:
+    return fault.document if isinstance(fault, Stored) else fault[0].document
 
 
 def _decided(cases: Sequence[FaultCase], decisions: Sequence[Decision]) -> Sequence[FaultCase]:

@@ -16,6 +16,7 @@ from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
 from holdfast.services.keep_peers import OWNER
 from holdfast.services.read_runs import ReadRuns
 from holdfast.services.rewrite_slip import rewrite_slip
+from holdfast.services.set_aside import SetAside
 
 KIND = "peer-lease"
 LAPSED = "lease"
@@ -43,6 +44,8 @@ class HoldLeases:
     """Runs that were stopped because their lease had lapsed."""
     held: int = 0
     """Peers that ever held one."""
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
     _looked: dict[str, float] = field(default_factory=dict)
 
     async def hold(self, peer: Peer, stamp: int) -> None:
@@ -97,19 +100,23 @@ class HoldLeases:
         """Stop what runs for peers whose leases have lapsed."""
         found = await self.slips.find(KIND)
         self.held = len(found)
-        for stored in found:
-            peer, now = str(stored.slip.body["peer"]), self.clock.now()
-            if _until(stored) > now:
-                self._looked.pop(peer, None)
-                continue
-            long_ago = now - _until(stored) > OFTEN
-            steady = self.clock.monotonic()
-            if long_ago and steady - self._looked.get(peer, -SELDOM) < SELDOM:
-                continue
-            # The slip was found by search; what was heard since then counts.
-            if not await self.holds(peer):
-                await self._stop(peer)
-                self._looked[peer] = steady
+        later = await self.aside.each(found, self._look_at, name=lambda stored: stored.slip.id, troubled=self.troubled)
+        if later is not None:
+            raise later
+
+    async def _look_at(self, stored: StoredSlip) -> None:
+        peer, now = str(stored.slip.body["peer"]), self.clock.now()
+        if _until(stored) > now:
+            self._looked.pop(peer, None)
+            return
+        long_ago = now - _until(stored) > OFTEN
+        steady = self.clock.monotonic()
+        if long_ago and steady - self._looked.get(peer, -SELDOM) < SELDOM:
+            return
+        # The slip was found by search; what was heard since then counts.
+        if not await self.holds(peer):
+            await self._stop(peer)
+            self._looked[peer] = steady
 
     async def _stop(self, peer: str) -> None:
         for case, known in (await self.open(peer)).items():

@@ -6,8 +6,8 @@ carries the act out again, which every act here takes once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 from holdfast.domain.faults.brakes import Request, why_alone
@@ -26,6 +26,7 @@ from holdfast.domain.faults.second_person import (
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Conflict, NotFound, Permanent
 from holdfast.ports.job_store import MAX_PAGE, JobStore, Record
+from holdfast.services.set_aside import SetAside
 
 ASKED, ANSWERED, DONE = "approval", "approval-answer", "approval-done"
 SHOWN = 1000
@@ -52,6 +53,9 @@ class KeepApprovals:
 
     store: JobStore
     clock: Clock
+    troubled: Callable[[str], None] = lambda _text: None
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
 
     async def ask(self, asking: Asking) -> Known:
         """Ask for another person's agreement; the same asked twice, while it waits, is one request."""
@@ -89,7 +93,13 @@ class KeepApprovals:
 
         answers = {one.job: one for one in await newest(ANSWERED)}
         done = {one.job: one for one in await newest(DONE)}
-        return [self._read(one, answers.get(one.job), done.get(one.job)) for one in await newest(ASKED)]
+        found: list[Known] = []
+        for asked in await newest(ASKED):
+            try:
+                found.append(self._read(asked, answers.get(asked.job), done.get(asked.job)))
+            except (TypeError, ValueError, KeyError) as error:  # one request that cannot be read hides no other
+                self.aside.report(f"request {asked.job}", f"{type(error).__name__}: {error}", self.troubled)
+        return found
 
     async def answer(self, tenant: str, name: str, *, agreed: bool, by: str, approver: bool, why: str) -> Known:
         """Agree or refuse. `Permanent`: this person may not; `Conflict`: another answered otherwise, or it is too late."""

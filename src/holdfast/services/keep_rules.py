@@ -11,6 +11,7 @@ Everything is kept in slips, so every store that keeps slips keeps rules.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import uuid4
@@ -51,7 +52,13 @@ class KeepRules:
 
     async def heads(self) -> Mapping[RuleSetId, int]:
         """The newest version of every set; up to a second old."""
-        return dict(_head(one) for one in await self.slips.find(HEAD))
+        found: dict[RuleSetId, int] = {}
+        for stored in await self.slips.find(HEAD):
+            # The name of a head says whose it is, whatever became of what stands in it.
+            with suppress(KeyError, ValueError, TypeError):
+                rule_set, number = _head(stored)
+                found[rule_set] = number
+        return found
 
     async def newest(self, rule_set: RuleSetId) -> int:
         """The newest version of a set; 0: it has none."""

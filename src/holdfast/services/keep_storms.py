@@ -21,6 +21,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.errors import NotFound, PortError, Transient
 from holdfast.ports.job_store import JobStore, Version, Written
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
+from holdfast.services.set_aside import SetAside
 
 KIND = "storms"
 TRIES = 50
@@ -45,17 +46,32 @@ class KeepStorms:
     policy: StormPolicy = field(default_factory=StormPolicy)
     every: float = 2.0
     troubled: Callable[[str], None] = lambda _text: None
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
 
     async def run(self) -> None:
         """Look at what canaries let through, for all tenants; any number of keepers may."""
         while True:
             try:
-                for stored in await self.slips.find(KIND):
-                    if any(one.canaries for one in self.read(stored).groups):
-                        await self.look(stored.slip.tenant)
+                await self.look_at_all()
             except PortError as error:
                 self.troubled(str(error))
             await asyncio.sleep(self.every)
+
+    async def look_at_all(self) -> None:
+        """Look at the storms of every tenant."""
+        later = await self.aside.each(
+            await self.slips.find(KIND),
+            self._look_at,
+            name=lambda stored: f"the storms of tenant {stored.slip.tenant}",
+            troubled=self.troubled,
+        )
+        if later is not None:
+            raise later
+
+    async def _look_at(self, stored: StoredSlip) -> None:
+        if any(group.canaries for group in self.read(stored).groups):
+            await self.look(stored.slip.tenant)
 
     async def notice(self, tenant: str, signs: Sequence[Sign]) -> Storms:
         """Count faults; each once, before anyone asks to act on it. After an unclear answer they may be counted twice."""
@@ -88,7 +104,8 @@ class KeepStorms:
         ]
         if not waiting:
             return ()
-        jobs = await self.store.get(sorted({act.rpartition("/")[0] for _, _, act in waiting}))
+        names = sorted({act.rpartition("/")[0] for _, _, act in waiting})
+        jobs = await self.aside.readable(self.store.get, names, self.troubled)
         outcomes: list[Outcome] = []
         for group, rule, act in waiting:
             job, _, attempt = act.rpartition("/")

@@ -25,6 +25,7 @@ from holdfast.ports.job_store import JobStore, Record, Written
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
 from holdfast.services.look_again import look_again
 from holdfast.services.rewrite_slip import rewrite_slip
+from holdfast.services.set_aside import SetAside
 
 CASE_KIND = "engine-case"
 ENDED_KIND = "engine-case-ended"
@@ -85,6 +86,8 @@ class OrderEngines:
     answered: Callable[[EngineOrder, Answer], Awaitable[None]] | None = None
     """Told of every answer, at least once."""
     troubled: Callable[[str], None] = lambda _text: None
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _seen: OrderedDict[str, tuple[float, Sequence[Waiting]]] = field(default_factory=OrderedDict)
 
@@ -239,15 +242,31 @@ class OrderEngines:
         await look_again(self.look, 5.0, self.troubled)
 
     async def look(self) -> None:
-        for stored in await self.slips.find(SHEET_KIND):
-            _, tenant, rest = stored.slip.id.split(":", 2)
-            engine, _, subject = rest.partition(":")
-            who = Reporter(tenant, engine, subject)
-            for one in _waiting(stored):
-                answer = await self.answer(one.id)
-                record = await self.store.get_record(_order(one.id)) if answer is not None else None
-                if answer is not None and record is not None:
-                    await self._follow(who, EngineOrder.from_plain(record.body), answer)
+        later = await self.aside.each(
+            await self.slips.find(SHEET_KIND),
+            self._look_at,
+            name=lambda stored: stored.slip.id,
+            troubled=self.troubled,
+        )
+        if later is not None:
+            raise later
+
+    async def _look_at(self, stored: StoredSlip) -> None:
+        _, tenant, rest = stored.slip.id.split(":", 2)
+        engine, _, subject = rest.partition(":")
+        who = Reporter(tenant, engine, subject)
+
+        async def go_on(order: Waiting) -> None:
+            answer = await self.answer(order.id)
+            record = await self.store.get_record(_order(order.id)) if answer is not None else None
+            if answer is not None and record is not None:
+                await self._follow(who, EngineOrder.from_plain(record.body), answer)
+
+        later = await self.aside.each(
+            _waiting(stored), go_on, name=lambda order: f"order {order.id}", troubled=self.troubled
+        )
+        if later is not None:
+            raise later
 
     async def _follow(self, who: Reporter, order: EngineOrder, answer: Answer) -> None:
         if self.answered is not None:

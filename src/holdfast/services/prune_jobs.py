@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast.domain.jobs.job_document import FINAL, JobDocument
 from holdfast.ports.clock import Clock
 from holdfast.ports.flow_engine import FlowEngine
-from holdfast.ports.job_store import JobQuery, JobStore
+from holdfast.ports.job_store import JobQuery, JobStore, Stored
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
 from holdfast.services.know_ended_cases import KnowEndedCases
 from holdfast.services.look_again import look_again
 from holdfast.services.rewrite_slip import rewrite_slip
+from holdfast.services.set_aside import SetAside
 
 DAY = 86_400_000
 BULK = 500
@@ -52,6 +53,8 @@ class PruneJobs:
     """How long `run` rests after each write, in times of what the write took: the store is there for others."""
     troubled: Callable[[str], None] = lambda _text: None
     removed: int = 0
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
 
     async def run(self) -> None:
         await look_again(self.look, self.every, self.troubled)
@@ -76,7 +79,17 @@ class PruneJobs:
         while True:
             began = self.clock.monotonic()
             page = await self.store.search(query, sort="changed", limit=BULK, cursor=cursor)
-            old = [one for one in page.jobs if not await _needed(one.document, cases)]
+            old = list[Stored]()
+
+            async def look_at(stored: Stored, old: list[Stored] = old) -> None:
+                if not await _needed(stored.document, cases):
+                    old.append(stored)
+
+            later = await self.aside.each(
+                page.jobs, look_at, name=lambda stored: f"job {stored.document.id}", troubled=self.troubled
+            )
+            if later is not None:
+                raise later
             gone = len(old)
             if old and not dry_run:
                 if not marked:

@@ -12,6 +12,7 @@ from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import PortError
 from holdfast.ports.job_store import JobQuery, JobStore, Record
+from holdfast.services.set_aside import SetAside
 
 
 @dataclass(slots=True)
@@ -22,7 +23,10 @@ class RaiseAlerts(ABC):
     clock: Clock
     every: float = 5.0
     raised: Callable[[JobDocument], None] = lambda _document: None
+    troubled: Callable[[str], None] = lambda _text: None
     alerts: int = 0
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
     _standing: set[str] = field(default_factory=set)
     """The alerts of the last look."""
 
@@ -41,7 +45,15 @@ class RaiseAlerts(ABC):
         cursor: str | None = None
         while True:
             page = await self.store.search(query, sort=sort, limit=1000, cursor=cursor)
-            due = [(made, one.document) for one in page.jobs if (made := alert(one.document)) is not None]
+            due = list[tuple[Record, JobDocument]]()
+            for stored in page.jobs:
+                try:
+                    made = alert(stored.document)
+                except Exception as error:
+                    why = f"{type(error).__name__}: {error}"
+                    self.aside.report(f"job {stored.document.id}", why, self.troubled)
+                    continue
+                due += [(made, stored.document)] if made is not None else []
             standing |= {made.id for made, _ in due}
             # What stands already is not sent again: each repeat would cost the store a write.
             fresh = [one for one in due if one[0].id not in self._standing]

@@ -27,6 +27,7 @@ from holdfast.ports.job_store import JobQuery, JobStore, Stored, Version, Writte
 from holdfast.ports.slip_store import Slip, SlipStore
 from holdfast.services.check_constraints import CheckConstraints
 from holdfast.services.flow_ends import FlowEnds, ended_well, why
+from holdfast.services.set_aside import SetAside
 from holdfast.services.submit_flow_jobs import slip_of
 
 OVERLAP = 5_000
@@ -122,6 +123,8 @@ class RelayEnds:
     """Signals sent."""
     delivered: int = 0
     undeliverable: int = 0
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
     _rooms: OrderedDict[str, _Room] = field(default_factory=OrderedDict)
     _hinting: bool = False
     _hinted: list[JobDocument] = field(default_factory=list)
@@ -291,20 +294,27 @@ class RelayEnds:
         for start in range(0, len(rooms), AT_ONCE):
             some = rooms[start : start + AT_ONCE]
             failures = await asyncio.gather(*(self._tell(room) for room in some), return_exceptions=True)
-            for failure in failures:
+            for room, failure in zip(some, failures, strict=True):
                 if isinstance(failure, PortError):
                     self.troubled(str(failure))
+                elif isinstance(failure, Exception):
+                    # Its case is told again at the next look; the cases of the others are told all the same.
+                    self.aside.report(room.tie.room, f"{type(failure).__name__}: {failure}", self.troubled)
                 elif failure is not None:
                     raise failure
 
     async def _read(self, rooms: Sequence[_Room]) -> None:
         """What was delivered before, by whomever."""
         names = {_slip(room.tie): room for room in rooms}
-        found = await self.slips.get(list(names)) if names else {}
+        found = await self.aside.readable(self.slips.get, list(names), self.troubled) if names else {}
         for name, room in names.items():
             stored = found.get(name)
             if stored is not None:
-                room.ended |= from_text(str(stored.slip.body["ended"]))
+                try:
+                    room.ended |= from_text(str(stored.slip.body["ended"]))
+                except (KeyError, ValueError) as error:
+                    # Everything is told again: a case takes the same end once.
+                    self.aside.report(name, f"{type(error).__name__}: {error}", self.troubled)
                 room.version = stored.version
                 room.closed = bool(stored.slip.body.get("closed"))
             room.read = True

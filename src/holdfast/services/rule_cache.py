@@ -71,6 +71,8 @@ class RuleCache:
     _sets: dict[RuleSetId, IndexedSet] = field(default_factory=dict)
     _panels: dict[tuple[str, str | None], Panel] = field(default_factory=dict)
     """By tenant and flow, the flow's own set; by tenant and no flow, the domain's set and the packs, which every flow asks."""
+    _unreadable: dict[RuleSetId, str] = field(default_factory=dict)
+    """Sets whose newest version cannot be read, and why."""
     _mark: SlipVersion | None = None
     _fresh: float | None = None
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -102,10 +104,20 @@ class RuleCache:
                         heads[one] = max(number, heads.get(one, 0))
                 for one, number in heads.items():
                     known = self._sets.get(one)
-                    if known is None or known.rule_set.version < number:
-                        await self._take_over(one, number)
+                    if known is None or known.rule_set.version < number or one in self._unreadable:
+                        await self._take_over_or_note(one, number)
                 self._mark = version
             self._fresh = began
+
+    async def _take_over_or_note(self, name: RuleSetId, number: int) -> None:
+        """A set that cannot be read concerns those alone who are decided for by it: the others get their rules all the same."""
+        try:
+            await self._take_over(name, number)
+            self._unreadable.pop(name, None)
+        except Transient:
+            raise
+        except Exception as error:
+            self._unreadable[name] = f"{type(error).__name__}: {error}"
 
     async def _take_over(self, name: RuleSetId, number: int) -> None:
         known = self._sets.get(name)
@@ -211,9 +223,12 @@ class RuleCache:
         return any(key in one.indexes for one in self._asked(tenant, flow) for key in keys)
 
     def decide(self, tenant: str, flow: str, type_: ExceptionType, task: str, context: Context) -> Rulings:
-        """What the rules say to an exception. `Transient` while nothing is known yet: nobody decides by half of the rules."""
+        """What the rules say to an exception. `Transient` while nothing is known yet, `Permanent` if a set that is asked cannot be read: nobody decides by half of the rules."""
         if self._fresh is None:
             raise Transient("the rules are not read yet")
+        for name, why in self._unreadable.items():
+            if _seat_of(name) in ((tenant, flow), (tenant, None)):
+                raise Permanent(f"the rules of {name} cannot be read: {why}")
         evaluate = self.conditions.over(context)
         panels = self._panels_for(tenant, flow)
         active = decide_quickly(panels, type_, task, context, evaluate)

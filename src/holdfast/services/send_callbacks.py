@@ -83,6 +83,9 @@ class SendCallbacks:
         except PortError as error:
             self.failed += 1
             return error
+        except Exception as error:
+            self.failed += 1
+            return Permanent(f"{type(error).__name__}: {error}")
         self.sent += 1
         return None
 

@@ -22,6 +22,7 @@ from holdfast.ports.job_store import JobQuery, JobStore, Version, Written
 from holdfast.ports.lineage import Lineage
 from holdfast.ports.slip_store import Slip, SlipStore, StoredSlip
 from holdfast.services.keep_flows import KeepFlows
+from holdfast.services.set_aside import SetAside
 
 SLIP = "lineage:mark"
 KIND = "lineage"
@@ -61,6 +62,8 @@ class TellLineage:
     troubled: Callable[[str], None] = lambda _text: None
     sent: int = 0
     refused: int = 0
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
     _done: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)
     """What was told, by run and kind of event."""
     _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)
@@ -118,10 +121,15 @@ class TellLineage:
         new = [one for one in documents if not self._told(one)]
         await self._know_specifications({one.specification for one in new})
         events = []
-        for one in new:
-            flow = await self.flows.name_of(one)
-            spec = self._specifications.get(one.specification)
-            events.append(job_events(one, spec, namespace=self.namespace, flow=flow))
+
+        async def describe(document: JobDocument) -> None:
+            flow = await self.flows.name_of(document)
+            spec = self._specifications.get(document.specification)
+            events.append(job_events(document, spec, namespace=self.namespace, flow=flow))
+
+        later = await self.aside.each(new, describe, name=lambda document: f"job {document.id}", troubled=self.troubled)
+        if later is not None:
+            raise later
         await self._send(events)
 
     async def _send(self, runs: Sequence[Sequence[Mapping[str, Any]]]) -> None:

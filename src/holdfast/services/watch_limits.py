@@ -18,6 +18,7 @@ from holdfast.services.job_context import job_context, place_of
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.look_again import look_again
 from holdfast.services.raised import Raised
+from holdfast.services.set_aside import SetAside
 
 KIND = ExceptionType.CONSTRAINT_VIOLATION
 PAGE = 1000
@@ -34,6 +35,8 @@ class WatchLimits:
     every: float = 5.0
     troubled: Callable[[str], None] = lambda _text: None
     raised: int = 0
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
     _told: set[str] = field(default_factory=set)
     """What was raised before: it is not sent to the store again."""
 
@@ -49,12 +52,22 @@ class WatchLimits:
         cursor: str | None = None
         while True:
             page = await self.store.search(query, sort="overdue", limit=PAGE, cursor=cursor)
-            fresh = []
-            for stored in page.jobs:
-                found = await self._raise(stored.document, now)
+            fresh = list[Raised]()
+
+            async def look_at(document: JobDocument, fresh: list[Raised] = fresh) -> None:
+                found = await self._raise(document, now)
                 if found is not None:
                     told.add(found.id)
                     fresh += [] if found.id in self._told else [found]
+
+            later = await self.aside.each(
+                [stored.document for stored in page.jobs],
+                look_at,
+                name=lambda document: f"job {document.id}",
+                troubled=self.troubled,
+            )
+            if later is not None:
+                raise later
             self.raised += sum(not one.ignored for one in await self.answers.answer(fresh))
             cursor = page.cursor
             if cursor is None:

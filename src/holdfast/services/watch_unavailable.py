@@ -25,6 +25,7 @@ from holdfast.services.answer_exceptions import AnswerExceptions
 from holdfast.services.job_context import job_context, place_of
 from holdfast.services.keep_flows import KeepFlows
 from holdfast.services.raised import Raised
+from holdfast.services.set_aside import SetAside
 
 KIND = ExceptionType.RESOURCE_UNAVAILABLE
 MOST = 1000
@@ -47,6 +48,8 @@ class WatchUnavailable:
     every: float = 15.0
     troubled: Callable[[str], None] = lambda _text: None
     raised: int = 0
+    aside: SetAside = field(default_factory=SetAside)
+    """Counts what this loop could not handle."""
     _told: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
@@ -80,12 +83,19 @@ class WatchUnavailable:
         moving: dict[tuple[str, str], bool] = {}
         fresh: list[Raised] = []
         told: set[str] = set()
-        for document in groups.values():
+
+        async def look_at(document: JobDocument) -> None:
             able = [one for one in alive if one.tenant == document.tenant and carries(one, downstream_of(document))]
             found = await self._raise(document, able, moving, now)
             if found is not None:
                 told.add(found.id)
-                fresh += [] if found.id in self._told else [found]
+                fresh.extend([] if found.id in self._told else [found])
+
+        later = await self.aside.each(
+            groups.values(), look_at, name=lambda document: f"job {document.id}", troubled=self.troubled
+        )
+        if later is not None:
+            raise later
         self.raised += sum(not one.ignored for one in await self.answers.answer(fresh))
         self._told = told
 
@@ -145,7 +155,8 @@ class WatchUnavailable:
         incidents = self.answers.incidents
         query = IncidentQuery(kind=KIND.value, states=frozenset({IncidentState.HELD}))
         page = await incidents.find(query, sort="at", limit=200)
-        jobs = await self.store.get([one.standing.job for one in page.found if one.standing.job])
+        names = [one.standing.job for one in page.found if one.standing.job]
+        jobs = await self.aside.readable(self.store.get, names, self.troubled)
         for one in page.found:
             stored = jobs.get(one.standing.job)
             if stored is not None and stored.document.state is not State.AVAILABLE and not stored.document.holders:

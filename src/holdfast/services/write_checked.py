@@ -16,7 +16,7 @@ from holdfast.domain.jobs.claim import confirm
 from holdfast.domain.jobs.job_document import JobDocument, Transition
 from holdfast.domain.jobs.lifecycle import Refused
 from holdfast.domain.jobs.story import Chapter, fold
-from holdfast.ports.errors import Transient
+from holdfast.ports.errors import Transient, Unreadable
 from holdfast.ports.job_store import Change, Conflicted, JobStore, Record, Stored, Written
 
 TRIES = 5
@@ -115,6 +115,12 @@ class CheckedWriter:
             return True
         try:
             found = await self.store.get([one.wish.job for one in tries])
+        except Unreadable as error:
+            # Nothing can be said of these; the others are written all the same.
+            for one in tries:
+                if one.wish.job in error.names:
+                    one.answer = Unsettled(str(error))
+            return await self._read([one for one in tries if one.answer is None])
         except Transient as error:
             for one in tries:
                 one.detail = str(error)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+import structlog
+
 from holdfast.adapters.opensearch.cluster import Cluster, to_json, version_of
 from holdfast.adapters.opensearch.create_only import create
 from holdfast.adapters.opensearch.queries import cursor_at, cursor_place, tally_from, tally_of
@@ -19,7 +21,8 @@ from holdfast.domain.faults.incident import (
     decision_id,
 )
 from holdfast.formats.incident_json import from_document, to_document
-from holdfast.ports.errors import Permanent
+from holdfast.formats.readable import Readable
+from holdfast.ports.errors import Permanent, Unreadable
 from holdfast.ports.incident_store import (
     COUNT_FIELDS,
     MAX_FOUND,
@@ -32,6 +35,7 @@ from holdfast.ports.incident_store import (
 )
 from holdfast.ports.job_store import MAX_PAGE, Version, WriteResult
 
+_log = structlog.get_logger(__name__)
 _Paper = TypeVar("_Paper", Incident, Decision, StepRecord)
 _PILED = ("state", "second", "group", "cause", "owner")
 
@@ -41,6 +45,7 @@ class OpenSearchIncidentStore:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
 
     async def add_incidents(self, incidents: Sequence[tuple[Incident, Standing]]) -> Sequence[bool]:
         places = {one.id: _bytes(one, one.id) for _, one in reversed(incidents)}
@@ -52,7 +57,11 @@ class OpenSearchIncidentStore:
         return {one.id: one for one in await self._get(Incident, ids)}
 
     async def get_standings(self, ids: Sequence[str]) -> Mapping[str, StoredStanding]:
-        return {hit["_id"]: _stored(hit) for hit in await self._cluster.get("standings", ids)}
+        hits = ((hit["_id"], hit) for hit in await self._cluster.get("standings", ids))
+        read, spoilt = self.readable.split(hits, _stored)
+        if spoilt:
+            raise Unreadable(spoilt, "where incidents stand")
+        return {stored.standing.id: stored for stored in read}
 
     async def put_standings(self, standings: Sequence[tuple[Standing, Version]]) -> Sequence[WriteResult]:
         lines = [(one.id, expected, _bytes(one, one.id)) for one, expected in standings]
@@ -77,7 +86,7 @@ class OpenSearchIncidentStore:
             body["search_after"] = cursor_place(cursor, sort, numbers=True)
         hits = (await self._cluster.search("standings", body))["hits"]["hits"]
         more = cursor_at(sort, hits[limit - 1]["sort"]) if len(hits) > limit else None
-        return IncidentPage([_stored(hit) for hit in hits[:limit]], more)
+        return IncidentPage(self.readable.each(((hit["_id"], hit) for hit in hits[:limit]), _stored), more)
 
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
         if by not in COUNT_FIELDS:
@@ -125,7 +134,7 @@ class OpenSearchIncidentStore:
         filters = [{"terms": {"incident": list(incidents)}}, {"term": {"kind": Decision.__name__}}]
         body = {"query": {"bool": {"filter": filters}}, "size": MAX_PAGE, "track_total_hits": False}
         answer = await self._cluster.search("papers", body)
-        return [from_document(Decision, hit["_source"]["body"]) for hit in answer["hits"]["hits"]]
+        return self._read(Decision, answer["hits"]["hits"])[0]
 
     async def decisions(self, incident: str) -> Sequence[Decision]:
         return sorted(await self._of(Decision, incident), key=lambda one: one.n)
@@ -149,13 +158,21 @@ class OpenSearchIncidentStore:
 
     async def _get(self, kind: type[_Paper], ids: Sequence[str]) -> list[_Paper]:
         hits = await self._cluster.get("papers", [_key(kind, one) for one in ids])
-        return [from_document(kind, hit["_source"]["body"]) for hit in hits]
+        read, spoilt = self._read(kind, hits)
+        if spoilt:
+            raise Unreadable(spoilt, f"documents of the kind {kind.__name__}")
+        return read
 
     async def _of(self, kind: type[_Paper], incident: str) -> list[_Paper]:
         filters = [{"term": {"incident": incident}}, {"term": {"kind": kind.__name__}}]
         body = {"query": {"bool": {"filter": filters}}, "size": MAX_PAGE, "track_total_hits": False}
         answer = await self._cluster.search("papers", body)
-        return [from_document(kind, hit["_source"]["body"]) for hit in answer["hits"]["hits"]]
+        return self._read(kind, answer["hits"]["hits"])[0]
+
+    def _read(self, kind: type[_Paper], hits: Sequence[Mapping[str, Any]]) -> tuple[list[_Paper], list[str]]:
+        """What can be read, and the names, as callers give them, of what cannot."""
+        named = ((hit["_id"].removeprefix(f"{kind.__name__}:"), hit) for hit in hits)
+        return self.readable.split(named, lambda hit: from_document(kind, hit["_source"]["body"]))
 
 
 def _key(kind: type[object], name: str) -> str:

@@ -24,6 +24,7 @@ from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.domain.jobs.specification import Specification
 from holdfast.formats.job_json import job_from_json, job_to_json, specification_from_json, specification_to_json
 from holdfast.formats.readable import Readable
+from holdfast.ports.errors import Unreadable
 from holdfast.ports.job_store import (
     MAX_PAGE,
     Change,
@@ -60,7 +61,7 @@ class OpenSearchJobStore:
             timeout=timeout,
             access=access,
         )
-        self._readable = Readable(lambda job, why: _log.error("a job's document cannot be read", job=job, why=why))
+        self.readable = Readable(lambda job, why: _log.error("a job's document cannot be read", job=job, why=why))
 
     async def open(self) -> None:
         await self.cluster.open()
@@ -75,7 +76,11 @@ class OpenSearchJobStore:
         return await self.cluster.write("jobs", lines)
 
     async def get(self, jobs: Sequence[str]) -> Mapping[str, Stored]:
-        return {hit["_id"]: _stored(hit) for hit in await self.cluster.get("jobs", jobs)}
+        hits = ((hit["_id"], hit) for hit in await self.cluster.get("jobs", jobs))
+        read, spoilt = self.readable.split(hits, _stored)
+        if spoilt:
+            raise Unreadable(spoilt, "the documents of jobs")
+        return {stored.document.id: stored for stored in read}
 
     async def search(
         self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
@@ -83,7 +88,7 @@ class OpenSearchJobStore:
         answer = await self.cluster.search("jobs", page_of(query, sort, limit, cursor))
         hits = answer["hits"]["hits"]
         following = cursor_at(sort, hits[limit - 1]["sort"]) if len(hits) > limit else None
-        return Page(self._readable.each(((hit["_id"], hit) for hit in hits[:limit]), _stored), following)
+        return Page(self.readable.each(((hit["_id"], hit) for hit in hits[:limit]), _stored), following)
 
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
         return counts_from(await self.cluster.search("jobs", counting(query, by)))

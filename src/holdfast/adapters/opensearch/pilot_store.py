@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import structlog
+
 from holdfast.adapters.opensearch.cluster import Cluster, to_json, version_of
 from holdfast.domain.pilots.pilot import BeatSheet, Pilot
 from holdfast.formats.pilot_json import pilot_from_json, pilot_to_json, sheet_from_json, sheet_to_json
+from holdfast.formats.readable import Readable
 from holdfast.ports.job_store import MAX_PAGE, Version, WriteResult
 from holdfast.ports.pilot_store import StoredPilot
+
+_log = structlog.get_logger(__name__)
 
 
 class OpenSearchPilotStore:
@@ -17,6 +22,7 @@ class OpenSearchPilotStore:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
         self._shown: set[str] = set()
         """Sheets written here that searches show."""
 
@@ -37,7 +43,8 @@ class OpenSearchPilotStore:
             "track_total_hits": False,
         }
         answer = await self._cluster.search("pilots", body)
-        return [pilot_from_json(hit["_source"]) for hit in answer["hits"]["hits"]]
+        hits = ((hit["_id"], hit["_source"]) for hit in answer["hits"]["hits"])
+        return self.readable.each(hits, pilot_from_json)
 
     async def put_sheet(self, sheet: BeatSheet) -> None:
         name = f"{sheet.server}/{sheet.bucket}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
+import structlog
 from sqlalchemy import ColumnElement, bindparam, func, literal, or_, select, tuple_
 
 from holdfast.adapters.sql.database import SqlDatabase
@@ -24,7 +25,8 @@ from holdfast.domain.faults.incident import (
     decision_id,
 )
 from holdfast.formats.incident_json import from_document, to_document
-from holdfast.ports.errors import Permanent
+from holdfast.formats.readable import Readable
+from holdfast.ports.errors import Permanent, Unreadable
 from holdfast.ports.incident_store import (
     COUNT_FIELDS,
     MAX_FOUND,
@@ -37,6 +39,7 @@ from holdfast.ports.incident_store import (
 )
 from holdfast.ports.job_store import Conflicted, Unknown, Version, WriteResult, Written
 
+_log = structlog.get_logger(__name__)
 _Paper = TypeVar("_Paper", Incident, Decision, StepRecord)
 
 
@@ -45,6 +48,7 @@ class SqlIncidentStore:
 
     def __init__(self, database: SqlDatabase) -> None:
         self.database = database
+        self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
 
     async def add_incidents(self, incidents: Sequence[tuple[Incident, Standing]]) -> Sequence[bool]:
         places = {standing.id: _row(standing, 1) for _, standing in reversed(incidents)}
@@ -59,9 +63,14 @@ class SqlIncidentStore:
 
     async def get_standings(self, ids: Sequence[str]) -> Mapping[str, StoredStanding]:
         wanted = self.database.dialect.any_of(standings.c.id, [escaped(one) for one in ids])
-        found = await self.database.rows(select(standings.c.version, standings.c.document).where(wanted))
-        read = [_stored(*row) for row in found]
-        return {one.standing.id: one for one in read}
+        found = await self.database.rows(
+            select(standings.c.id, standings.c.version, standings.c.document).where(wanted)
+        )
+        rows = ((unescaped(name), row) for name, *row in found)
+        read, spoilt = self.readable.split(rows, lambda row: _stored(*row))
+        if spoilt:
+            raise Unreadable(spoilt, "where incidents stand")
+        return {stored.standing.id: stored for stored in read}
 
     async def put_standings(self, standings: Sequence[tuple[Standing, Version]]) -> Sequence[WriteResult]:
         return await self._put(standings)
@@ -98,7 +107,8 @@ class SqlIncidentStore:
             wanted = wanted.where(_after(place, value, name, down=down))
         found = await self.database.rows(wanted)
         more = write_cursor(sort, found[limit - 1][2], found[limit - 1][3]) if len(found) > limit else None
-        return IncidentPage([_stored(version, document) for version, document, _, _ in found[:limit]], more)
+        rows = ((unescaped(name), (version, document)) for version, document, _, name in found[:limit])
+        return IncidentPage(self.readable.each(rows, lambda row: _stored(*row)), more)
 
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
         if by not in COUNT_FIELDS:
@@ -148,8 +158,8 @@ class SqlIncidentStore:
 
     async def decisions_of(self, incidents: Sequence[str]) -> Sequence[Decision]:
         wanted = self.database.dialect.any_of(papers.c.incident, [escaped(one) for one in incidents])
-        found = await self._bodies(wanted & (papers.c.kind == Decision.__name__))
-        return [from_document(Decision, orjson.loads(body)) for (body,) in found]
+        found = await self._bodies(Decision, wanted & (papers.c.kind == Decision.__name__))
+        return self.readable.each(found, lambda body: _paper(Decision, body))
 
     async def decisions(self, incident: str) -> Sequence[Decision]:
         return sorted(await self._of(Decision, incident), key=lambda one: one.n)
@@ -182,14 +192,23 @@ class SqlIncidentStore:
     async def _get(self, kind: type[_Paper], ids: Sequence[str]) -> list[_Paper]:
         names = [_key(kind, one) for one in ids]
         wanted = self.database.dialect.any_of(papers.c.id, names)
-        return [from_document(kind, orjson.loads(body)) for (body,) in await self._bodies(wanted)]
+        read, spoilt = self.readable.split(await self._bodies(kind, wanted), lambda body: _paper(kind, body))
+        if spoilt:
+            raise Unreadable(spoilt, f"documents of the kind {kind.__name__}")
+        return read
 
     async def _of(self, kind: type[_Paper], incident: str) -> list[_Paper]:
         wanted = (papers.c.incident == escaped(incident)) & (papers.c.kind == kind.__name__)
-        return [from_document(kind, orjson.loads(body)) for (body,) in await self._bodies(wanted)]
+        return self.readable.each(await self._bodies(kind, wanted), lambda body: _paper(kind, body))
 
-    async def _bodies(self, wanted: ColumnElement[bool]) -> Sequence[Row]:
-        return await self.database.rows(select(papers.c.body).where(wanted).limit(MAX_FOUND * 10))
+    async def _bodies(self, kind: type[object], wanted: ColumnElement[bool]) -> Sequence[tuple[str, bytes]]:
+        """Names, as callers give them, and bodies."""
+        found = await self.database.rows(select(papers.c.id, papers.c.body).where(wanted).limit(MAX_FOUND * 10))
+        return [(unescaped(name.removeprefix(f"{kind.__name__}:")), body) for name, body in found]
+
+
+def _paper(kind: type[_Paper], body: bytes) -> _Paper:
+    return from_document(kind, orjson.loads(body))
 
 
 def _key(document: object, name: str) -> str:

@@ -27,6 +27,7 @@ from holdfast.adapters.sql.tables import jobs, records, specifications
 from holdfast.domain.jobs.specification import Specification
 from holdfast.formats.job_json import specification_from_json, specification_to_json
 from holdfast.formats.readable import Readable
+from holdfast.ports.errors import Unreadable
 from holdfast.ports.job_store import (
     Change,
     Conflicted,
@@ -51,7 +52,7 @@ class SqlJobStore:
         self, url: str, *, schema: str | None = None, connections: int = 8, timeout: float = ANSWER_SECONDS
     ) -> None:
         self.database = SqlDatabase(url, schema=schema, connections=connections, timeout=timeout)
-        self._readable = Readable(lambda job, why: _log.error("a job's document cannot be read", job=job, why=why))
+        self.readable = Readable(lambda job, why: _log.error("a job's document cannot be read", job=job, why=why))
 
     async def open(self) -> None:
         await self.database.open()
@@ -77,7 +78,10 @@ class SqlJobStore:
 
     async def get(self, jobs: Sequence[str]) -> Mapping[str, Stored]:
         found = await self.database.rows(self._jobs_by_id(jobs))
-        read = (stored_job(version, document) for version, document in found)
+        rows = ((unescaped(job), (version, document)) for job, version, document in found)
+        read, spoilt = self.readable.split(rows, lambda row: stored_job(*row))
+        if spoilt:
+            raise Unreadable(spoilt, "the documents of jobs")
         return {stored.document.id: stored for stored in read}
 
     async def search(
@@ -89,7 +93,7 @@ class SqlJobStore:
             _, _, value, job = found[limit - 1]
             more = write_cursor(sort, value, job)
         rows = ((unescaped(job), (version, document)) for version, document, _, job in found[:limit])
-        return Page(self._readable.each(rows, lambda row: stored_job(*row)), more)
+        return Page(self.readable.each(rows, lambda row: stored_job(*row)), more)
 
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
         found = await self.database.rows(counts(self.database.dialect, query, by=by))
@@ -140,14 +144,15 @@ class SqlJobStore:
         if since is not None:
             wanted = wanted.where(records.c.at >= since)
         wanted = wanted.order_by(records.c.at.desc() if newest_first else records.c.at, records.c.id)
-        return [_record(found) for found in await self.database.rows(wanted)]
+        found = await self.database.rows(wanted)
+        return self.readable.each(((unescaped(row[0]), row) for row in found), _record)
 
     async def refresh(self, *, only_jobs: bool = False) -> None:
         """Nothing to do: what is acknowledged can be seen."""
 
     def _jobs_by_id(self, ids: Sequence[str]) -> Executable:
         wanted = self.database.dialect.any_of(jobs.c.id, [escaped(one) for one in ids])
-        return select(jobs.c.version, jobs.c.document).where(wanted)
+        return select(jobs.c.id, jobs.c.version, jobs.c.document).where(wanted)
 
     async def _remove_at(self, versions: Sequence[tuple[str, int]]) -> int:
         return await self.database.remove(jobs, versions, records.c.job)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import orjson
+import structlog
 from sqlalchemy import delete, select
 
 from holdfast.adapters.sql.database import SqlDatabase
 from holdfast.adapters.sql.errors import VENDOR_ERRORS, meaning
-from holdfast.adapters.sql.rows import TERM, check_key, escaped, to_json
+from holdfast.adapters.sql.rows import TERM, check_key, escaped, to_json, unescaped
 from holdfast.adapters.sql.tables import pilots, sheets
 from holdfast.domain.pilots.pilot import BeatSheet, Pilot
 from holdfast.formats.pilot_json import pilot_from_json, pilot_to_json, sheet_from_json, sheet_to_json
+from holdfast.formats.readable import Readable
 from holdfast.ports.job_store import Conflicted, Unknown, Version, WriteResult, Written
 from holdfast.ports.pilot_store import StoredPilot
 
+_log = structlog.get_logger(__name__)
 MAX_PILOTS = 10_000
 
 
@@ -24,6 +27,7 @@ class SqlPilotStore:
 
     def __init__(self, database: SqlDatabase) -> None:
         self.database = database
+        self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
 
     async def put_pilot(self, pilot: Pilot, expected: Version | None) -> WriteResult:
         if expected is not None and expected.term != TERM:
@@ -46,12 +50,15 @@ class SqlPilotStore:
         return None
 
     async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
-        wanted = select(pilots.c.document).order_by(pilots.c.registered.desc(), pilots.c.id).limit(MAX_PILOTS)
+        wanted = (
+            select(pilots.c.id, pilots.c.document).order_by(pilots.c.registered.desc(), pilots.c.id).limit(MAX_PILOTS)
+        )
         if tenant is not None:
             wanted = wanted.where(pilots.c.tenant == escaped(tenant))
         if state is not None:
             wanted = wanted.where(pilots.c.state == escaped(state))
-        return [pilot_from_json(orjson.loads(document)) for (document,) in await self.database.rows(wanted)]
+        rows = ((unescaped(name), document) for name, document in await self.database.rows(wanted))
+        return self.readable.each(rows, lambda document: pilot_from_json(orjson.loads(document)))
 
     async def put_sheet(self, sheet: BeatSheet) -> None:
         check_key(sheet.server, sheet.server)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import structlog
 from sqlalchemy import select
 
 from holdfast.adapters.sql.database import SqlDatabase
 from holdfast.adapters.sql.errors import VENDOR_ERRORS, meaning
 from holdfast.adapters.sql.rows import TERM, Row, body_of, check_key, escaped, to_json, unescaped
 from holdfast.adapters.sql.tables import slips
+from holdfast.formats.readable import Readable
+from holdfast.ports.errors import Unreadable
 from holdfast.ports.job_store import MAX_PAGE, Conflicted, Unknown, Version, WriteResult, Written
 from holdfast.ports.slip_store import Slip, StoredSlip
+
+_log = structlog.get_logger(__name__)
 
 
 class SqlSlipStore:
@@ -19,6 +24,7 @@ class SqlSlipStore:
 
     def __init__(self, database: SqlDatabase) -> None:
         self.database = database
+        self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
 
     async def put(self, slips: Sequence[tuple[Slip, Version | None]]) -> Sequence[WriteResult]:
         return await self._put(slips)
@@ -53,11 +59,15 @@ class SqlSlipStore:
 
     async def _read(self, names: Sequence[str]) -> Sequence[StoredSlip]:
         wanted = self.database.dialect.any_of(slips.c.id, [escaped(one) for one in names])
-        return [_stored(row) for row in await self.database.rows(select(slips).where(wanted))]
+        rows = ((unescaped(row[0]), row) for row in await self.database.rows(select(slips).where(wanted)))
+        read, spoilt = self.readable.split(rows, _stored)
+        if spoilt:
+            raise Unreadable(spoilt, "slips")
+        return read
 
     async def find(self, kind: str) -> Sequence[StoredSlip]:
         wanted = select(slips).where(slips.c.kind == escaped(kind)).order_by(slips.c.id).limit(MAX_PAGE)
-        return [_stored(row) for row in await self.database.rows(wanted)]
+        return self.readable.each(((unescaped(row[0]), row) for row in await self.database.rows(wanted)), _stored)
 
 
 def _next(expected: Version | None) -> int:

@@ -28,6 +28,7 @@ from holdfast.services.note_keepers import NoteKeepers
 from holdfast.services.pass_orders import PassOrders
 from holdfast.services.prune_jobs import PruneJobs
 from holdfast.services.send_callbacks import SendCallbacks
+from holdfast.services.set_aside import SetAside
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.watch_forgotten import WatchForgotten
 from holdfast.services.watch_limits import WatchLimits
@@ -58,6 +59,7 @@ class KeeperParts:
             parts.store,
             parts.clock,
             raised=lambda job: log.warning("past its expected runtime", job=job.id, name=job.name, owner=job.owner),
+            troubled=lambda text: log.warning("run times are not watched", detail=text),
         )
         self.forgotten = WatchForgotten(
             parts.store,
@@ -65,6 +67,7 @@ class KeeperParts:
             raised=lambda job: log.error(
                 "a job failed that nobody waits for", job=job.id, name=job.name, owner=job.owner
             ),
+            troubled=lambda text: log.warning("forgotten jobs are not watched", detail=text),
         )
         self.counts = CountDomain(parts.store, parts.incidents, parts.clock)
         self.callbacks = SendCallbacks(parts.store, parts.writer, parts.clock, parts.notify)
@@ -160,6 +163,7 @@ class KeeperParts:
     def samples(self) -> Iterator[Sample]:
         """What only a keeper does, and how the domain stands."""
         yield from self._domain_samples()
+        yield from self._set_aside_samples()
         yield Sample("holdfast_orphans_silent_total", "Claims of silent pilots released", self.orphans.silent_found)
         yield Sample("holdfast_orphans_forgotten_total", "Claims unknown to their pilots", self.orphans.forgotten_found)
         yield Sample("holdfast_orphan_alarms_total", "Scans stopped: too many at once", self.orphans.alarms)
@@ -188,6 +192,30 @@ class KeeperParts:
             yield Sample("holdfast_relay_signals_total", "Signals to cases and shards", relay.told)
             yield Sample("holdfast_relay_ends_total", "Ended jobs", relay.delivered, (("result", "delivered"),))
             yield Sample("holdfast_relay_ends_total", "", relay.undeliverable, (("result", "undeliverable"),))
+
+    def _set_aside_samples(self) -> Iterator[Sample]:
+        """What each loop could not handle and has set aside, so that the rest goes on."""
+        asides: dict[str, SetAside] = {
+            "runtimes": self.runtimes.aside,
+            "forgotten": self.forgotten.aside,
+            "faults": self.parts.faults.aside,
+            "exceptions": self.parts.exceptions.aside,
+            "limits": self.limits.aside,
+            "unavailable": self.unavailable.aside,
+            "canaries": self.parts.brakes.storms.aside,
+            "closing": self.closing.aside,
+            "requests": self.parts.approvals.aside,
+            "engines": self.parts.engines.aside,
+            "pruning": self.pruning.aside,
+        }
+        if self.lineage is not None:
+            asides["lineage"] = self.lineage.aside
+        if self.parts.relay is not None:
+            asides["relay"] = self.parts.relay.aside
+        if self.follow is not None and self.leases is not None:
+            asides |= {"peers": self.follow.aside, "leases": self.leases.aside}
+        for loop, aside in asides.items():
+            yield Sample("holdfast_set_aside_total", "Items that could not be handled", aside.count, (("loop", loop),))
 
     def _domain_samples(self) -> Iterator[Sample]:
         counts = self.counts.read()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -130,6 +130,8 @@ class Parts:
     traces: OtlpTraces | None = None
     """None: nobody wants them."""
     tracing: TraceJobs | None = None
+    unreadable: Callable[[], int] = lambda: 0
+    """How many documents of the store could not be read."""
 
     def samples(self) -> Iterator[Sample]:
         """What servers and keepers both do: whoever learns of a fault answers it."""
@@ -142,6 +144,7 @@ class Parts:
         for operation in sorted({FIRST_OPERATION, *self.store_errors.counts}):
             count = self.store_errors.counts[operation]
             yield Sample("holdfast_store_errors_total", words, count, (("operation", operation),))
+        yield Sample("holdfast_unreadable_documents_total", "Documents that cannot be read", self.unreadable())
 
 
 def make_parts(settings: Settings, process: str = "server") -> Parts:
@@ -191,7 +194,7 @@ def make_parts(settings: Settings, process: str = "server") -> Parts:
     brakes = LeaseBrakes(slips, storms, clock, ids, settings.brakes)
     rules = RuleCache(KeepRules(slips), CelConditions())
     chains = CountChains(stores.incidents, store)
-    approvals = KeepApprovals(store, clock)
+    approvals = KeepApprovals(store, clock, troubled=lambda text: log.error("a request cannot be read", detail=text))
     fault_acts = ActOnFaults(
         stores.incidents, writer, clock, engine=engine, brakes=brakes, audit=audit, chains=chains, approvals=approvals
     )
@@ -262,6 +265,7 @@ def make_parts(settings: Settings, process: str = "server") -> Parts:
         store_errors=store_errors,
         traces=traces,
         tracing=tracing,
+        unreadable=opened.unreadable,
     )
     if relay is not None:
         relay.checks = parts.checks

@@ -23,6 +23,10 @@ class Stores(NamedTuple):
     incidents: IncidentStore
     audit: AuditStore
 
+    def unreadable(self) -> int:
+        """How many documents these stores could not read since they were opened."""
+        return sum(store.readable.spoilt for store in self if hasattr(store, "readable"))
+
 
 def open_stores(url: str) -> Stores:
     """The stores that a URL names, not yet connected. Each kind takes a second to import, so a process pays for its own only."""
