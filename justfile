@@ -39,20 +39,42 @@ fix:
     uv run ruff check --fix .
     uv run ruff format .
 
-# Tests that need no server.
-test *args:
-    uv run pytest -m "not live and not slow and not pages" -n {{ beside }} --dist loadfile {{ args }} || [ $? = 5 ]
+# Folders with tests on the real servers, each of which is collected by every process of a tier: name only what has some.
+live_beside_folders := "tests/adapters tests/contracts tests/identity tests/live tests/openapi tests/papers tests/server tests/shim tests/tes tests/wes"
+live_alone_folders := "tests/insertion tests/live tests/papers tests/server tests/shim"
+
+# The first command: linters, and the tests of what decides (domain, formats, services, client). Under a minute on two cores.
+quick:
+    uv run ruff check -q .
+    uv run ruff format -q --check .
+    uv run lint-imports --no-logo >/dev/null || uv run lint-imports --no-logo
+    uv run pytest -q -m "not live and not slow and not pages" -n 2 tests/domain tests/formats tests/services tests/client tests/simulation tests/scripts
+
+# Tests that need no server: all, or those of a path, as in `just test tests/formats`.
+test *paths:
+    uv run pytest -m "not live and not slow and not pages" -n {{ if paths == "" { beside } else { "2" } }} --dist loadfile {{ if paths == "" { "tests --ignore=tests/live --ignore=tests/openapi --ignore=tests/web --ignore=tests/wes" } else { "" } }} {{ paths }} || [ $? = 5 ]
+
+# Property tests, the simulation and the fuzzer of rules with fresh seeds, which are printed; the gate always takes the same.
+explore seed=`od -An -N4 -tu4 /dev/urandom | tr -d ' '`:
+    @echo "seed {{ seed }}: repeat with 'just explore {{ seed }}'"
+    HOLDFAST_EXPLORE=1 uv run pytest -q -m "not live and not slow and not pages" -n 2 --hypothesis-seed={{ seed }} $(grep -rl 'from hypothesis' tests --include='test_*.py' | grep -v -e tests/web)
+    uv run python -m tests.simulation --schedules 2000 --jobs 2 --first {{ seed }}
+    uv run python -m tests.fuzz_rules --count 20000 --seed {{ seed }}
 
 # Tests on the real servers (start them first with servers-up).
 live: live-beside live-alone
 
 # Those of them that mostly wait, side by side.
 live-beside *args:
-    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and not alone" -n {{ beside }} --dist loadfile {{ args }} || [ $? = 5 ]
+    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and not alone and not other_store" -n {{ beside }} --dist loadfile {{ live_beside_folders }} {{ args }} || [ $? = 5 ]
 
 # Those of them that measure time or kill processes, one after the other.
 live-alone *args:
-    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and alone" {{ args }} || [ $? = 5 ]
+    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and alone" {{ live_alone_folders }} {{ args }} || [ $? = 5 ]
+
+# What the gate shows on SQLite alone, on PostgreSQL and OpenSearch too.
+stores *args:
+    eval "$(scripts/servers env)" && uv run pytest -m "other_store and not slow" -n {{ beside }} --dist loadfile tests/server tests/live tests/tes {{ args }}
 
 # Unmodified engines on the real Slurm, through the shim and by plugins; those too that take minutes to fetch.
 insertion *args:
@@ -172,6 +194,14 @@ flow-schema:
 # Write the schema of exlets to docs/reference/exlet.schema.json.
 exlet-schema:
     uv run python scripts/exlet_schema.py
+
+# Each finding of a trial from outside, the test that guards it, and its newest result; `--run` runs them first.
+findings *args:
+    eval "$(scripts/servers env)" && uv run python scripts/findings.py {{ args }}
+
+# Where the gate's time goes: tiers, the twenty most expensive files, and what changed since the run kept in the tree.
+ci-times *args:
+    uv run python scripts/ci_times.py {{ args }}
 
 # List the papers' claims that no test carries.
 ledger *args:

@@ -87,7 +87,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One row named by one ``pytest.mark.ledger``."""
+    """One row named by one mark, such as ``pytest.mark.ledger``."""
 
     row: str
     place: str
@@ -145,10 +145,10 @@ def is_switched_off(body: Sequence[ast.stmt]) -> bool:
 
 
 class MarkReader(ast.NodeVisitor):
-    """Collects the ledger marks of one file, with the test each one sits on."""
+    """Collects the marks of one name in one file, with the test each one sits on."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file: str, mark: str) -> None:
+        self.file, self.mark = file, mark
         self.marks: list[Mark] = []
         self.complaints: list[str] = []
         self._names: list[str] = []
@@ -168,15 +168,17 @@ class MarkReader(ast.NodeVisitor):
         self._visit_definition(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        if mark_name(node) == "ledger":
+        if mark_name(node) == self.mark:
             self._take(node)
         self.generic_visit(node)
 
     def _visit_definition(self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         names = {mark_name(decorator) for decorator in node.decorator_list}
         # pytest ignores a mark on a fixture or a helper: such a row would only look carried.
-        if "ledger" in names and not isinstance(node, ast.ClassDef) and not node.name.startswith("test"):
-            self.complaints.append(f"{self.file}:{node.lineno}: {node.name} is no test, its ledger mark has no effect")
+        if self.mark in names and not isinstance(node, ast.ClassDef) and not node.name.startswith("test"):
+            self.complaints.append(
+                f"{self.file}:{node.lineno}: {node.name} is no test, its {self.mark} mark has no effect"
+            )
         self._names.append(node.name)
         self._off.append(self._off[-1] or bool(names & SWITCHED_OFF) or is_switched_off(node.body))
         self.generic_visit(node)
@@ -186,17 +188,19 @@ class MarkReader(ast.NodeVisitor):
     def _take(self, node: ast.Call) -> None:
         place = f"{self.file}:{node.lineno}"
         if not node.args or node.keywords:
-            self.complaints.append(f"{place}: a ledger mark names its rows, and nothing else")
+            self.complaints.append(f"{place}: a {self.mark} mark names its rows, and nothing else")
         for argument in node.args:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 test = "::".join([self.file, *self._names])
                 self.marks.append(Mark(argument.value, place, test, counts=not self._off[-1]))
             else:
-                self.complaints.append(f"{place}: a ledger mark takes plain strings, this is {ast.unparse(argument)}")
+                self.complaints.append(
+                    f"{place}: a {self.mark} mark takes plain strings, this is {ast.unparse(argument)}"
+                )
 
 
-def read_marks(tests: Path) -> tuple[tuple[Mark, ...], list[str]]:
-    """Every ledger mark under a folder, and what is wrong with them."""
+def read_marks(tests: Path, mark: str = "ledger") -> tuple[tuple[Mark, ...], list[str]]:
+    """Every mark of this name under a folder, and what is wrong with them."""
     marks: list[Mark] = []
     complaints: list[str] = []
     for path in sorted(tests.rglob("*.py")):
@@ -206,7 +210,7 @@ def read_marks(tests: Path) -> tuple[tuple[Mark, ...], list[str]]:
         except SyntaxError as error:
             complaints.append(f"{file}:{error.lineno}: cannot be parsed: {error.msg}")
             continue
-        reader = MarkReader(file)
+        reader = MarkReader(file, mark)
         reader.visit(tree)
         marks += reader.marks
         complaints += reader.complaints

@@ -3,11 +3,55 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A machine that is busy is no reason to fail: what is slow there is seen in the tiers' times.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 # A gate says the same of the same commit; new examples are looked for in everybody else's runs, and kept when they fail.
 settings.register_profile("gate", settings.get_profile("house"), derandomize=True)
-settings.load_profile("gate" if os.environ.get("CI") else "house")
+# `just explore` looks further, by a seed that it prints.
+settings.register_profile("explore", settings.get_profile("house"), max_examples=1000)
+settings.load_profile("gate" if os.environ.get("CI") else "explore" if os.environ.get("HOLDFAST_EXPLORE") else "house")
+
+OTHER_STORES = frozenset({"postgresql", "opensearch"})
+_began = pytest.StashKey[float]()
+
+
+def _cpu() -> float:
+    """Processor time of this process and of the children that it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+@pytest.hookimpl(tryfirst=True, wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    item.stash[_began] = _cpu()
+    yield
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """What a test cost, and its id as pytest takes it, for the gate's table."""
+    yield
+    item.user_properties.append(("cpu", f"{_cpu() - item.stash[_began]:.2f}"))
+    item.user_properties.append(("id", item.nodeid))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the repeats of a test on other stores: what does not depend on the store is shown once in the gate, on SQLite."""
+    # The contract of the stores is what holds the others up: it runs on each.
+    functions = [item for item in items if isinstance(item, pytest.Function) and "adapter" not in item.fixturenames]
+    on_sqlite = {(item.path, item.originalname) for item in functions if "sqlite" in _parameters(item)}
+    for item in functions:
+        is_repeat = bool(OTHER_STORES & _parameters(item)) and (item.path, item.originalname) in on_sqlite
+        if is_repeat and item.get_closest_marker("every_store") is None:
+            item.add_marker(pytest.mark.other_store)
+
+
+def _parameters(item: pytest.Function) -> set[str]:
+    specification = getattr(item, "callspec", None)
+    return {value for value in specification.params.values() if isinstance(value, str)} if specification else set()

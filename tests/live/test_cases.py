@@ -13,7 +13,7 @@ from tests.server.running import until
 from holdfast.domain.flows.events import VerbKind
 from holdfast.ports.errors import NotFound
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.every_store]
 
 CHAIN = """
 holdfast: 1

@@ -128,7 +128,7 @@ async def job(server: RunningServer, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "kind",
     [
-        "sqlite",
+        pytest.param("sqlite", marks=pytest.mark.live),
         pytest.param("postgresql", marks=pytest.mark.live),
         pytest.param("opensearch", marks=[pytest.mark.live, pytest.mark.slow]),
     ],
@@ -193,6 +193,7 @@ async def test_what_was_claimed_after_the_backup_is_fenced_off(kind: str, tmp_pa
             assert await new.claim(wait=0) == [], "what has effects outside waits for a person"
 
 
+@pytest.mark.live
 async def test_a_second_restore_of_the_same_backup_gives_a_higher_generation(tmp_path: Path) -> None:
     async with backup_of("sqlite", tmp_path) as backup:
         domain = Domain(backup.url, tmp_path / "state")
@@ -219,6 +220,7 @@ async def test_a_second_restore_of_the_same_backup_gives_a_higher_generation(tmp
     assert next_generation(10**9, now) == 10**9 + STEP
 
 
+@pytest.mark.live
 async def test_it_is_refused_while_something_runs(tmp_path: Path) -> None:
     domain = Domain(f"sqlite:///{tmp_path / 'jobs.db'}", tmp_path)
     async with domain.server():

@@ -17,6 +17,8 @@ from holdfast.domain.jobs.claim import claim as claimed_by
 from holdfast.domain.jobs.job_document import JobDocument
 from holdfast.ports.job_store import Change, Written
 
+pytestmark = pytest.mark.every_store
+
 
 @pytest.mark.ledger("P4-01")
 async def test_every_transition_is_recorded_in_the_jobs_one_document(server: RunningServer, tenant: str) -> None:

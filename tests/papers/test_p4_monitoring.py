@@ -21,6 +21,8 @@ from holdfast.apps.wiring.keeper import KeeperParts
 from holdfast.apps.wiring.loops import run_loops, stop
 from holdfast.domain.pilots.orphans import patience
 
+pytestmark = pytest.mark.every_store
+
 LEASE = 2
 SPEED = 8
 """The scanner's own steady time runs so much faster here; it is the only clock that leases are judged by."""

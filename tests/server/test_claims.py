@@ -20,6 +20,8 @@ from tests.speed import clock_limit
 
 from holdfast.domain.jobs.resources import Resources
 
+pytestmark = pytest.mark.every_store
+
 REFRESH = 1.0
 """Seconds after which a search shows what was written."""
 

@@ -16,6 +16,8 @@ from holdfast.adapters.system.clock import SystemClock
 from holdfast.ports.job_store import JobQuery, JobStore, Page, Stored
 from holdfast.services.follow_jobs import OLDEST, OVERLAP, FollowJobs, Mark
 
+pytestmark = pytest.mark.every_store
+
 
 class SearchedStore:
     """A job store that notes what its searches ask for and read."""

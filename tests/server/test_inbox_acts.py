@@ -12,6 +12,8 @@ from tests.server.event_reader import read_events
 from tests.server.running import RunningServer, until
 from tests.server.scripted_pilot import ScriptedPilot
 
+pytestmark = pytest.mark.every_store
+
 
 async def _waiting(server: RunningServer, tenant: str, many: int) -> tuple[ScriptedPilot, list[str]]:
     ada = server.person("submitter", tenant=tenant)

@@ -11,6 +11,8 @@ from tests.server.scripted_pilot import ScriptedPilot
 
 from holdfast.services import look_back
 
+pytestmark = pytest.mark.every_store
+
 FAULT: dict[str, Any] = {"outcome": "fault", "exit_code": 1}
 
 

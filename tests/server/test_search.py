@@ -9,6 +9,8 @@ from tests.server.asks import read, steer, submit
 from tests.server.running import RunningServer
 from tests.server.scripted_pilot import ScriptedPilot
 
+pytestmark = pytest.mark.every_store
+
 JOBS: dict[str, dict[str, Any]] = {
     "a": {"name": "align", "owner": "ada", "team": "genomics", "priority": 10, "expected_runtime": 60,
           "labels": {"run": "1", "site": "x"}, "resources": {"cpus": 1, "memory": 1 << 20}},
