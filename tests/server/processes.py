@@ -58,10 +58,14 @@ class Processes:
     """With the release whose processes are started from now on."""
     started: list[Started] = field(default_factory=list)
     clients: list[httpx.AsyncClient] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables for those started from now on, beside the settings."""
 
     def _start(self, *words: str, **settings: Any) -> Started:
         known = {"store": self.domain.store, "state": self.domain.state} | self.settings | settings
-        environment = os.environ | {f"HOLDFAST_{name.upper()}": str(value) for name, value in known.items()}
+        environment = (
+            os.environ | self.environment | {f"HOLDFAST_{name.upper()}": str(value) for name, value in known.items()}
+        )
         log = self.logs / f"{words[0]}-{len(self.started)}.log"
         one = Started(launch([self.python, "-m", "holdfast", *words], log, environment=environment))
         self.started.append(one)

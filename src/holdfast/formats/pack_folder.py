@@ -19,6 +19,9 @@ from holdfast.formats.pack_yaml import PackPattern, PackText, failed_fixtures, r
 from holdfast.formats.yaml_flow import Problem
 from holdfast.formats.yaml_text import MAX_BYTES
 
+_PACKAGE = files("holdfast")
+"""Looked up on import, because the lookup itself imports modules, which the first fault must not wait for."""
+
 FOLDERS = "HOLDFAST_PACKS"
 """The environment variable that names more folders, with colons between."""
 
@@ -54,8 +57,8 @@ class Packs:
 
 def shipped() -> Traversable:
     """The folder of the packs that come with Holdfast."""
-    inside = files("holdfast") / "packs"
-    return inside if inside.is_dir() else Path(str(files("holdfast"))).parents[1] / "packs"
+    inside = _PACKAGE / "packs"
+    return inside if inside.is_dir() else Path(str(_PACKAGE)).parents[1] / "packs"
 
 
 def folders(environment: Mapping[str, str] = os.environ) -> list[Path]:

@@ -12,7 +12,7 @@ Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
 class Out(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)  # only the description of the interface needs them
 
 
 class FieldErrorOut(Out):

@@ -218,7 +218,7 @@ class LineOut(Out):
 class EvidenceOut(BaseModel):
     """What a fault, a late end or an alert left behind."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", defer_build=True)
 
     kind: Literal["evidence", "late-end", "alert", "staging"]
     at: Time

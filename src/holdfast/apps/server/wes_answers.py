@@ -10,13 +10,13 @@ from holdfast.formats.wes_run import RunState
 
 
 class WesOut(BaseModel):
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", defer_build=True)
 
 
 class ErrorOut(BaseModel):
     """Any error."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     msg: str
     status_code: int

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 import structlog
 
 from holdfast.adapters.httpx.provider_door import HttpxProviderDoor
-from holdfast.adapters.joserfc.signatures import JoseSignatures
 from holdfast.adapters.system.secrets import ReferencedSecrets
 from holdfast.apps.wiring.parts import Parts
 from holdfast.domain.jobs.outbound import Outbound
@@ -20,6 +19,8 @@ def ask_provider(parts: Parts) -> AskProvider | None:
     table = parts.settings.oidc
     if table is None:
         return None
+    from holdfast.adapters.joserfc.signatures import JoseSignatures  # at the start, where a provider is set
+
     allowed = Outbound(
         (f"private:{urlsplit(table.issuer).hostname}", *table.hosts), setting="hosts of the provider of identities"
     )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from holdfast.adapters.aiohttp.task_service import AiohttpTaskService
 from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.apps.wiring.secrets import secret_at
 from holdfast.domain.jobs.specification import Specification
@@ -32,6 +31,8 @@ class RelayParts:
         parts = services.parts
         self.relays: list[RelayTasks] = []
         self.keeping: list[KeepRelays] = []
+        if parts.settings.downstreams:  # aiohttp is imported at the start, and only by a server that has any
+            from holdfast.adapters.aiohttp.task_service import AiohttpTaskService
         for table in parts.settings.downstreams:
             for tenant in table.tenants:
                 told = _telling(table.name)
