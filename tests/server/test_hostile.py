@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.server.http_client import http_client
 from tests.server.running import RunningServer
+
+from holdfast.apps.wiring.relays import CALLBACK_PURPOSE
 
 
 async def _send(server: RunningServer, data: str) -> bytes:
@@ -64,6 +67,45 @@ async def test_odd_paths_lead_past_no_check(local: RunningServer, tenant: str, p
     asked = path.replace("{token}", token)
     answer = await _send(local, f"GET {asked} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert _status(answer) in (400, 401, 404), answer[:200]
+
+
+@pytest.mark.finding("F-C7")
+async def test_a_token_in_an_address_opens_nothing(local: RunningServer, tenant: str) -> None:
+    for role in ("administrator", "hint"):
+        token = local.domain.token(role, tenant=tenant)
+        async with http_client(local.url) as client:
+            path = f"/v1/downstreams/x/told?token={token}"
+            assert (await client.post(path, json={"job": "j"})).status_code == 401
+            assert (await client.post(path.replace("token=", "capability="), json={"job": "j"})).status_code == 401
+
+
+@pytest.mark.finding("F-C7")
+async def test_a_capability_of_a_callback_opens_its_own_address_only(local: RunningServer, tenant: str) -> None:
+    identity = local.services.parts.identity
+    words = {"downstream": "x", "tenant": tenant, "job": "j"}
+    capability = identity.seal(words, purpose=CALLBACK_PURPOSE, seconds=60)
+    other_purpose = identity.seal(words, purpose="login", seconds=60)
+    body = {"job": "t"}
+    async with http_client(local.url) as client:
+        assert (await client.post(f"/v1/downstreams/x/told?capability={capability}", json=body)).status_code == 200
+        assert (await client.post(f"/v1/downstreams/y/told?capability={capability}", json=body)).status_code == 403
+        assert (await client.post(f"/v1/downstreams/x/told?capability={other_purpose}", json=body)).status_code == 401
+        assert (await client.get(f"/v1/status?capability={capability}")).status_code == 401
+    async with http_client(local.url, capability) as client:
+        assert (await client.get("/v1/status")).status_code == 401, "it is no token"
+
+
+@pytest.mark.finding("F-C7")
+def test_no_route_takes_a_secret_in_its_address(local: RunningServer) -> None:
+    named = {
+        parameter["name"]
+        for path in local.app.openapi()["paths"].values()
+        for operation in path.values()
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] == "query"
+    }
+    assert "capability" in named
+    assert not named & {"token", "access_token", "secret", "password", "authorization"}
 
 
 async def test_a_request_has_one_end(local: RunningServer) -> None:

@@ -37,8 +37,8 @@ class RelayPolicy:
     """Between looks whether the jobs are still ours."""
     image: str = "docker.io/library/alpine:3"
     """For jobs that name no container."""
-    callback: str = ""
-    """Where a server that can is asked to tell ends; empty: it is not asked."""
+    callback: Callable[[str], str] | None = None
+    """The address by which the server can say that the task of a job is over; None: it calls nobody."""
 
 
 class ReachTaskServer:

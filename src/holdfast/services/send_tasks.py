@@ -89,8 +89,8 @@ class SendTasks:
                 await self.fault(one, REFUSED, "its specification is missing")
                 return
             body = body_of(document, spec, self.policy.image)
-            if self.policy.callback:
-                body["tags"][CALLBACK_TAG] = self.policy.callback
+            if self.policy.callback is not None:
+                body["tags"][CALLBACK_TAG] = self.policy.callback(document.id)
             task = None if surely_new(document) and not one.tried else await self._find(one)
             adopted = task is not None
             if task is None and one in self.held:
@@ -173,7 +173,7 @@ class SendTasks:
     def _note(self, one: HeldTask, *, adopted: bool) -> None:
         """Write the exchange down, together with others: what is lost of it is found again by its tags."""
         document = one.document
-        exchange = Exchange(document.id, document.token, self.name, one.task, adopted, bool(self.policy.callback))
+        exchange = Exchange(document.id, document.token, self.name, one.task, adopted, self.policy.callback is not None)
         record = Record(exchange.name, document.tenant, KIND, document.id, self.clock.now(), exchange.as_plain())
         first = not self._unwritten
         self._unwritten.append(record)

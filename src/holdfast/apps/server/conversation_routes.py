@@ -46,10 +46,12 @@ async def told(
     who: Hinter,
     name: str,
     body: ToldIn,
-    token: Annotated[str, Query(max_length=4096)] = "",
+    capability: Annotated[str, Query(max_length=4096)] = "",
 ) -> Response:
-    """A downstream server says that a task is over: it is looked at now. The token may be in the address, as callbacks have no other place for it."""
+    """A downstream server says that a task is over: it is looked at now. Its address may carry a capability for that task instead of a token."""
     for relay in desk.services.relays.relays:
         if relay.name == name and relay.tenant == who.tenant:
-            relay.hint(body.job)
+            held = relay.held.of_job(who.job) if who.job else None
+            if not who.job or (held is not None and held.task == body.job):
+                relay.hint(body.job)
     return json_answer({})

@@ -8,7 +8,7 @@ from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
@@ -16,6 +16,7 @@ from fastapi import Depends, Request
 from holdfast.adapters.prometheus.metrics import Metrics
 from holdfast.apps.server.event_stream import ENDED
 from holdfast.apps.server.problems import Problem
+from holdfast.apps.wiring.relays import CALLBACK_PURPOSE
 from holdfast.apps.wiring.server import ServerParts
 from holdfast.domain.data.replica import Viewpoint
 from holdfast.domain.faults.audit import Note
@@ -163,17 +164,37 @@ def _bearer(request: Request) -> str:
     return token
 
 
+class Hint(NamedTuple):
+    """Who says that a task is over."""
+
+    tenant: str
+    downstream: str
+    job: str
+    """The only job of ours that may be meant; empty: any of the tenant's, by a token."""
+
+
 async def known_caller(request: Request) -> None:
     """Lets nobody have a body read who shows no token of ours, of whatever role and however late; the route looks closer."""
-    token = _called_back(request) or _bearer(request)
+    if _called_back(request) is not None:
+        return
+    token = _bearer(request)
     if not token.startswith(MARK):
         await _verified(request, token, LATEST)
 
 
-def _called_back(request: Request) -> str:
-    """The token in the address that a downstream was given to call back: callbacks carry no headers of ours."""
-    told = request.query_params.get("token", "") if request.url.path.startswith(DOWNSTREAMS) else ""
-    return told if len(told) <= MAX_TOKEN else ""
+def _called_back(request: Request) -> Hint | None:
+    """What the address allows that a downstream was given to call back; None: it carries no capability.
+
+    Callbacks carry no headers of ours. A token is never taken from an address: addresses are written to logs.
+    """
+    given = request.query_params.get("capability", "") if request.url.path.startswith(DOWNSTREAMS) else ""
+    if not given or len(given) > MAX_TOKEN:
+        return None
+    try:
+        words = desk_of(request).services.parts.identity.unseal(given, purpose=CALLBACK_PURPOSE)
+        return Hint(words["tenant"], words["downstream"], words["job"])
+    except (BadToken, KeyError) as error:
+        raise Problem(401, str(error)) from error
 
 
 async def _verified(request: Request, token: str, late: int) -> Principal:
@@ -241,19 +262,19 @@ _token_to_enrol = allow(Role.ENROL)
 _enroller.role = Role.ENROL  # type: ignore[attr-defined]  # the test of all routes reads it
 
 
-async def _hinter(request: Request) -> Principal:
-    token = _called_back(request)
-    if not token:
-        return await _token_to_hint(request)
-    principal = await _verified(request, token, 0)
-    if not principal.may(Role.HINT):
-        raise Problem(403, f"this needs the role {Role.HINT}")
-    return principal
+async def _hinter(request: Request) -> Hint:
+    named = str(request.path_params.get("name"))
+    hint = _called_back(request)
+    if hint is None:
+        return Hint((await _token_to_hint(request)).tenant, named, "")
+    if hint.downstream != named:
+        raise Problem(403, "the capability is for another downstream")
+    return hint
 
 
 _token_to_hint = allow(Role.HINT)
 _hinter.role = Role.HINT  # type: ignore[attr-defined]  # the test of all routes reads it
-Hinter = Annotated[Principal, Depends(_hinter)]
+Hinter = Annotated[Hint, Depends(_hinter)]
 Viewer = Annotated[Principal, Depends(allow(Role.VIEWER))]
 Submitter = Annotated[Principal, Depends(allow(Role.SUBMITTER))]
 Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -10,7 +11,6 @@ import structlog
 from holdfast.adapters.prometheus.metrics import Sample
 from holdfast.apps.wiring.secrets import secret_at
 from holdfast.domain.jobs.specification import Specification
-from holdfast.ports.identity import Role
 from holdfast.services.keep_relays import KeepRelays
 from holdfast.services.reach_task_server import RelayPolicy
 from holdfast.services.relay_tasks import RelayTasks
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.apps.wiring.server import ServerParts
 
 log = structlog.get_logger()
+CALLBACK_PURPOSE = "downstream-callback"
 HINTS = 30 * 86_400
 """Seconds for which a downstream may call back; later ends are found by looking."""
 
@@ -52,7 +53,7 @@ class RelayParts:
                         image=table.image,
                         # One that calls back need not be asked as often.
                         quick=2.0 if table.callbacks else 0.05,
-                        callback=self._callback(table.name, tenant) if table.callbacks else "",
+                        callback=partial(self._callback, table.name, tenant) if table.callbacks else None,
                     ),
                     told=told,
                     seen=services.tasks.recall.seen,
@@ -71,13 +72,15 @@ class RelayParts:
                 )
                 parts.writer.listeners.append(relay.notice)
 
-    def _callback(self, name: str, tenant: str) -> str:
-        """An address by which a downstream can say that a task is over, and do nothing else."""
+    def _callback(self, name: str, tenant: str, job: str) -> str:
+        """An address by which a downstream can say that the task of one job is over, and do nothing else.
+
+        A callback has no header of ours, and addresses are written to logs: so what is in it is no token.
+        """
         parts = self.services.parts
-        token = parts.identity.issue(
-            subject=f"downstream {name}", tenant=tenant, roles=frozenset({Role.HINT}), seconds=HINTS
-        )
-        return f"{parts.settings.public_url}/v1/downstreams/{name}/told?token={token}"
+        words = {"downstream": name, "tenant": tenant, "job": job}
+        capability = parts.identity.seal(words, purpose=CALLBACK_PURPOSE, seconds=HINTS)
+        return f"{parts.settings.public_url}/v1/downstreams/{name}/told?capability={capability}"
 
     async def _specification(self, name: str) -> Specification | None:
         return (await self.services.specifications.find([name])).get(name)
