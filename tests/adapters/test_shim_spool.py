@@ -96,12 +96,39 @@ def test_a_foreign_word_hides_no_other_and_can_be_discarded_alone(spool: ShimSpo
     assert [job.case for job in spool.jobs()] == ["own"]
 
 
-def test_a_watch_says_until_when(spool: ShimSpool) -> None:
-    spool.vouch(60)
-    assert 50 < int((spool.folder / "watch").read_text()) - time.time() <= 61
+@pytest.mark.finding("F-A5")
+def test_a_watch_says_until_when_since_when_and_for_how_long(spool: ShimSpool) -> None:
+    before = time.time()
+    assert spool.vouched() is None
+    spool.vouch(60, hide=180)
+    until, since, hide = (spool.folder / "watch").read_text().split()
+    assert 50 < int(until) - time.time() <= 61
+    assert before - 0.001 <= float(since) <= time.time()
+    assert hide == "180"
     spool.vouch(0)
     spool.vouch(0)
     assert not (spool.folder / "watch").exists()
+    assert spool.vouched() is None
+
+
+@pytest.mark.finding("F-A5")
+def test_who_vouches_before_it_lapsed_goes_on_and_who_comes_later_begins_anew(spool: ShimSpool) -> None:
+    """Whichever process: it is kept in the spool."""
+    watch = spool.folder / "watch"
+    watch.write_text(f"{int(time.time()) + 60}\n1000.500\n180\n")
+    assert spool.vouched() == 1000.5
+    spool.vouch(60, hide=180)
+    assert ShimSpool(spool.folder).vouched() == 1000.5
+    watch.write_text(f"{int(time.time()) - 1}\n1000.500\n180\n")
+    assert spool.vouched() is None
+    now = time.time()
+    spool.vouch(60, hide=180)
+    since = spool.vouched()
+    assert since is not None
+    assert since >= now - 0.001
+    for broken in ("", "soon\n", f"{int(time.time()) + 60}\n"):
+        watch.write_text(broken)
+        assert spool.vouched() is None
 
 
 def test_only_the_owners_own_plain_file_is_read(spool: ShimSpool, tmp_path: Path) -> None:

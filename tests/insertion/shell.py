@@ -113,19 +113,23 @@ async def shell(
     records: Path | None = None,
     acting: bool = True,
     override_no_requeue: bool = False,
+    url: str = "",
 ) -> AsyncIterator[Shell]:
-    """Installed, with a watcher at work, on the shared Slurm unless another environment says otherwise."""
+    """Installed, with a watcher at work, on the shared Slurm unless another environment says otherwise. The watcher reaches the server by
+    `url`, if one is given."""
     if environment is None:
         address("SLURM_CONF")
     await asyncio.to_thread(install, folder / "bin", records)
     known = dict(environment or os.environ)
-    client = AsyncHoldfastClient(server.url, server.domain.token("engine", tenant=tenant), patience=Patience(5))
+    client = AsyncHoldfastClient(url or server.url, server.domain.token("engine", tenant=tenant), patience=Patience(5))
     settings = WatcherSettings(folder / "spool", acting=acting, every=0.5, pace=20, records=records)
     settings = settings._replace(override_no_requeue=override_no_requeue)
     watcher = make_watcher(settings, client, known)
     running = asyncio.create_task(watcher.run())
     user = Shell(folder, known, watcher)
     try:
+        if acting:  # what fails before somebody vouches for it is not recovered
+            await until(lambda: asyncio.to_thread((folder / "spool" / "watch").exists), "the watcher to vouch", 60)
         yield user
     finally:
         for process in user.running:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.adapters.system.clock import SystemClock
 from holdfast.domain.pilots.batch import BatchId, BatchJob, BatchOutcome, BatchState
 from holdfast.domain.pilots.watched_job import (
     Fate,
@@ -35,7 +36,9 @@ SILENT = BatchOutcome(BatchState.UNKNOWN)
 @dataclass
 class FakeSpool:
     words: dict[str, WatchedJob] = field(default_factory=dict)
-    vouched: float = 0
+    promised: float = 0
+    since: float | None = 10.0
+    """Since when somebody vouches."""
     records: dict[int, PayloadRecord] = field(default_factory=dict)
     foreign: list[WatchedJob] = field(default_factory=list)
 
@@ -48,8 +51,12 @@ class FakeSpool:
     def settle(self, job: WatchedJob) -> None:
         self.words.pop(job.id, None)
 
-    def vouch(self, seconds: float) -> None:
-        self.vouched = seconds
+    def vouch(self, seconds: float, *, hide: float = 0) -> None:
+        self.promised = seconds
+        self.since = (self.since or 10.0) if seconds else None
+
+    def vouched(self) -> float | None:
+        return self.since
 
     def record(self, job: WatchedJob, restarts: int) -> PayloadRecord | None:
         return self.records.get(restarts)
@@ -125,12 +132,15 @@ class FakeService:
     closed: dict[str, str] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
     answers: dict[str, tuple[str, str]] = field(default_factory=dict)
+    away: bool = False
 
     async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[Answered]:
         self.events += [dict(one) for one in events]
         return [Answered("c-1", self.incident, "") for _ in events]
 
     async def news(self, incidents: Collection[str], *, wait: float) -> News:
+        if self.away:
+            raise Transient("nobody answers")
         return News([one for one in self.orders if one.id not in self.answers], self.closed)
 
     async def answer(self, order: str, outcome: str, detail: str = "") -> None:
@@ -147,14 +157,32 @@ def order(verb: str = "resubmit", **more: Any) -> Ordered:
 
 
 @dataclass
+class HandClock(SystemClock):
+    """It stands still at a time shortly after the job's end."""
+
+    at: float = 140.0
+
+    def now(self) -> int:
+        return int(self.at * 1000)
+
+
+@dataclass
 class Room:
     batch: FakeBatch = field(default_factory=FakeBatch)
     service: FakeService = field(default_factory=FakeService)
     spool: FakeSpool = field(default_factory=lambda: FakeSpool({"7": job()}))
+    clock: HandClock = field(default_factory=lambda: HandClock())
 
     def mending(self, *, acting: bool = True, hold: bool = False, override: bool = False) -> MendBatchJobs:
         return MendBatchJobs(
-            self.spool, self.batch, self.batch, self.service, acting=acting, hold=hold, override_no_requeue=override
+            self.spool,
+            self.batch,
+            self.batch,
+            self.service,
+            self.clock,
+            acting=acting,
+            hold=hold,
+            override_no_requeue=override,
         )
 
 
@@ -164,7 +192,6 @@ async def test_a_job_that_goes_on_is_left_alone_and_one_that_is_done_is_settled(
     await mending.look()
     await mending.look()
     assert not room.batch.done
-    assert room.spool.vouched >= 30
     room.batch.now = DONE
     await mending.look()
     assert not room.spool.words
@@ -229,7 +256,8 @@ async def test_who_looks_on_touches_nothing() -> None:
     room.batch.now = OOM
     await mending.look()
     assert not room.batch.done
-    assert room.spool.vouched == 0
+    await mending.vouch()
+    assert room.spool.promised == 0
     assert room.service.events[0]["otherwise"] == "go-on"
     assert room.service.answers == {"o-1": ("refused", ONLY_LOOKS)}
 
@@ -311,6 +339,79 @@ async def test_several_jobs_under_one_id_are_reported_and_never_acted_on(kind: J
     assert room.service.events[0]["otherwise"] == "go-on"
     assert words in room.service.answers["o-1"][1]
     assert not room.spool.words
+
+
+@pytest.mark.finding("F-A4")
+async def test_it_vouches_only_while_the_service_answers() -> None:
+    room = Room()
+    mending = room.mending()
+    await mending.vouch()
+    assert room.spool.promised >= 30
+    room.service.away = True
+    await mending.vouch()
+    assert room.spool.promised == 0
+    assert room.spool.since is None
+
+
+@pytest.mark.finding("F-A4")
+async def test_a_job_that_is_not_decided_on_in_time_is_given_up_and_a_late_order_refused() -> None:
+    room = Room(FakeBatch(OOM))
+    mending = room.mending()
+    await mending.look()
+    assert room.spool.words
+    room.clock.at = 251.0
+    await mending.look()
+    assert not room.spool.words
+    assert room.service.events[-1]["kind"] == "case-failed"
+    room.spool.words = {"7": job()}
+    room.service.orders = [order()]
+    await room.mending().look()
+    assert not room.batch.done
+    assert "within 120 seconds" in room.service.answers["o-1"][1]
+
+
+@pytest.mark.finding("F-A4")
+async def test_a_job_that_a_person_holds_waits_in_the_queue_for_as_long_as_it_takes() -> None:
+    room = Room(FakeBatch(OOM))
+    room.service.orders = [order("suspend")]
+    mending = room.mending(hold=True)
+    await mending.look()
+    room.clock.at = 100_000.0
+    room.service.orders = [order("continue", id="o-2")]
+    await mending.look()
+    assert room.service.answers["o-2"] == ("done", "")
+    assert [what for what, _ in room.batch.done] == ["hold", "again"]
+
+
+@pytest.mark.finding("F-A5")
+@pytest.mark.parametrize(
+    ("since", "acts"),
+    [(None, False), (10.0, True), (50.0, True), (50.5, True), (124.0, True), (126.0, False), (131.0, False)],
+)
+async def test_only_an_end_that_somebody_vouched_for_is_acted_on(since: float | None, acts: bool) -> None:
+    """The job was submitted at 50 and ended at 130, by a clock that may differ by five seconds."""
+    room = Room(FakeBatch(OOM))
+    room.spool.since = since
+    for verb in ("resubmit", "suspend", "continue"):
+        room.batch.done.clear()
+        room.batch.now, room.spool.words = OOM, {"7": job()}
+        room.service.orders = [order(verb, id=f"o-{verb}")]
+        await room.mending(hold=True).look()
+        assert bool(room.batch.done) is acts
+        assert ("vouched" in room.service.answers[f"o-{verb}"][1]) is not acts
+        assert bool(room.spool.words) is acts
+
+
+@pytest.mark.finding("F-A5")
+async def test_what_is_ordered_after_the_promise_was_broken_is_refused() -> None:
+    room = Room(FakeBatch(OOM))
+    mending = room.mending()
+    await mending.look()
+    room.spool.since = 131.0
+    room.service.orders = [order()]
+    await mending.look()
+    assert not room.batch.done
+    assert "may have seen it fail" in room.service.answers["o-1"][1]
 
 
 @pytest.mark.finding("F-A6")

@@ -198,6 +198,27 @@ def test_a_job_that_is_decided_on_has_not_ended(folder: Path) -> None:
         assert told() == bare
 
 
+@pytest.mark.finding("F-A4")
+@pytest.mark.finding("F-A5")
+def test_a_job_is_hidden_only_if_it_ended_while_somebody_vouched_and_for_a_bounded_time(folder: Path) -> None:
+    job = call(folder, "sbatch", "--parsable", "-o", "/dev/null", "--wrap", "exit 3").stdout.strip()
+    assert ended(job) == "FAILED"
+    end = int(call(None, "sacct", "-X", "-n", "-P", "-j", job, "-o", "End", SLURM_TIME_FORMAT="%s").stdout)
+    until = int(time.time()) + 600
+    for since, longest, state in (
+        ("0", 600, "RUNNING"),
+        (f"{end}.900", 600, "RUNNING"),
+        (f"{end + 1}.000", 600, "FAILED"),
+        ("0", 0, "FAILED"),
+    ):
+        (folder / "spool" / "watch").write_text(f"{until}\n{since}\n{longest}\n")
+        assert call(folder, "sacct", "-X", "-n", "-P", "-j", job, "-o", "State").stdout == f"{state}\n", (
+            since,
+            longest,
+        )
+        assert call(folder, "squeue", "-h", "-t", "all", "-j", job, "-o", "%T").stdout == f"{state}\n"
+
+
 @pytest.mark.finding("F-A7")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a file of another user")
 @pytest.mark.parametrize("trick", ["owner", "symbolic link", "hard link", "line break"])

@@ -137,6 +137,12 @@ def watcher(
         bool,
         typer.Option("--override-no-requeue", help="Also recover jobs that were submitted with --no-requeue."),
     ] = False,
+    decide_within: Annotated[
+        float,
+        typer.Option(
+            min=5, max=3600, help="Seconds after which a failed job that nobody decided on is shown as failed."
+        ),
+    ] = 120.0,
     verbose: Verbose = False,
 ) -> None:
     """Look after users' own Slurm jobs. Those that went through the shim: say why one failed, and have it run again under its id."""
@@ -146,7 +152,14 @@ def watcher(
 
     known = find_settings()
     settings = WatcherSettings(
-        spool or SPOOL, engine, act, hold, every, records=records, override_no_requeue=override_no_requeue
+        spool or SPOOL,
+        engine,
+        act,
+        hold,
+        every,
+        records=records,
+        override_no_requeue=override_no_requeue,
+        decide_within=decide_within,
     )
     _run(watch(settings, server=known.server.value, token=known.token.value))
 

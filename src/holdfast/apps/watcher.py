@@ -40,6 +40,8 @@ class WatcherSettings(NamedTuple):
     """Where jobs write records of themselves, if they do."""
     override_no_requeue: bool = False
     """Also recover jobs that Slurm may not requeue, whatever their users said."""
+    decide_within: float = 120.0
+    """Seconds in which a failed job must be decided on; it is shown as running meanwhile."""
 
 
 def make_watcher(
@@ -48,17 +50,20 @@ def make_watcher(
     """The service, wired."""
     spool = ShimSpool(settings.spool, settings.records)
     spool.prepare()
-    commands = PacedCommands(SystemCommands(), SystemClock(), Pace(settings.pace, max(1, int(4 * settings.pace))))
+    clock = SystemClock()
+    commands = PacedCommands(SystemCommands(), clock, Pace(settings.pace, max(1, int(4 * settings.pace))))
     slurm = SlurmBatch(commands, environment)
     return MendBatchJobs(
         spool,
         slurm,
         SlurmSteering(slurm),
         RemoteExceptionService(client, settings.engine),
+        clock,
         acting=settings.acting,
         hold=settings.hold,
         every=settings.every,
         override_no_requeue=settings.override_no_requeue,
+        decide_within=settings.decide_within,
         troubled=lambda text: log.warning("watcher", trouble=text),
     )
 

@@ -24,8 +24,13 @@ class JobSpool(Protocol):
         """Nothing more comes of it: from now on it is shown as its batch system tells it."""
         ...
 
-    def vouch(self, seconds: float) -> None:
-        """For so long somebody looks after the jobs here: one that has failed is shown as running meanwhile. 0: nobody does."""
+    def vouch(self, seconds: float, *, hide: float = 0) -> None:
+        """For so many seconds from now somebody decides on the jobs here that fail: one is shown as running meanwhile, for at most `hide`
+        seconds after its end. 0 seconds: nobody does. It is kept in the spool, so a watcher that starts anew knows of it."""
+        ...
+
+    def vouched(self) -> float | None:
+        """Since when somebody does so without interruption, by whatever process, in seconds since 1970; None: nobody does now."""
         ...
 
     def record(self, job: WatchedJob, restarts: int) -> PayloadRecord | None:

@@ -1,11 +1,15 @@
 """Looks after users' own batch jobs that left word: says why one failed, and has it run once more where a rule or a person wants that.
 
+It vouches in the spool for deciding on jobs that fail, as long as the exception service answers; failed jobs are shown as running only while it does. What may have
+been seen to fail is reported and never run again.
+
 What it knows is in the spool, in the batch system and with the exception service. One that is killed and started again reads all three and goes on: a report is
 the same event again, and what was done to a job stands on the job itself.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,6 +21,7 @@ from holdfast.domain.pilots.watched_job import (
     JobDetails,
     JobIdentity,
     JobKind,
+    Vouching,
     WatchedJob,
     evidence,
     fate,
@@ -27,6 +32,7 @@ from holdfast.domain.pilots.watched_job import (
 )
 from holdfast.ports.batch import BatchReader
 from holdfast.ports.batch_steering import BatchSteering
+from holdfast.ports.clock import Clock
 from holdfast.ports.errors import Permanent, PortError
 from holdfast.ports.exception_service import ExceptionService, Ordered
 from holdfast.ports.job_spool import JobSpool
@@ -38,6 +44,10 @@ A_LOOK = 25
 """Faults that are told in one look; each costs the batch system two questions."""
 AT_ONCE = 20
 """Incidents that the service tells of at a time."""
+COMMANDS = 60.0
+"""Seconds that the commands of an act may take; for so long a job stays hidden after the last moment at which it may be decided on."""
+ANSWER = 15.0
+"""Seconds after which an exception service that does not answer is away."""
 ONLY_LOOKS = "whoever looks after this job only looks on"
 
 
@@ -58,6 +68,7 @@ class MendBatchJobs:
     reader: BatchReader
     steering: BatchSteering
     service: ExceptionService
+    clock: Clock
     acting: bool = False
     """Otherwise it looks on: faults are recorded and explained, and nothing is touched."""
     hold: bool = False
@@ -66,6 +77,8 @@ class MendBatchJobs:
     """Seconds between looks."""
     override_no_requeue: bool = False
     """Also recover jobs that may not be requeued. Otherwise only those whose users allow it."""
+    decide_within: float = 120.0
+    """Seconds after a job's end in which it must be decided on; from then on it is shown as failed, and stays so."""
     troubled: Callable[[str], None] = lambda _text: None
     looks: int = 0
     """Looks that came to an end."""
@@ -78,19 +91,36 @@ class MendBatchJobs:
     _allowed: set[BatchId] = field(default_factory=set)
     _lost: dict[BatchId, int] = field(default_factory=dict)
     """Which start of a job was told as lost with its node."""
+    _act: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by an act on a job, so that the job is not shown as failed in the middle of it."""
 
     async def run(self) -> None:
         """Look for ever. When it ends, jobs are shown as their batch system tells them."""
         try:
-            await look_again(self.look, self.every, self.troubled)
+            await self.vouch()
+            async with asyncio.TaskGroup() as tasks:
+                # Apart from the looks, which a batch system that does not answer holds up for minutes.
+                tasks.create_task(look_again(self.vouch, self.every, self.troubled))
+                tasks.create_task(look_again(self.look, self.every, self.troubled))
         finally:
             self.spool.vouch(0)
 
+    async def vouch(self) -> None:
+        """Vouch for a while longer if the exception service answers, and no more if it does not."""
+        if not self.acting:
+            return
+        try:
+            async with asyncio.timeout(ANSWER):
+                await self.service.news((), wait=0)
+        except (PortError, TimeoutError) as error:
+            async with self._act:
+                self.spool.vouch(0)
+            self.troubled(f"failed jobs are shown as failed: the exception service does not answer: {error}")
+        else:
+            self.spool.vouch(max(90.0, 10 * self.every), hide=self.decide_within + COMMANDS)
+
     async def look(self) -> None:
         """Once: hear of jobs, report what failed, do what is ordered."""
-        if self.acting:
-            # Longer than Slurm's commands take to say that nobody answers.
-            self.spool.vouch(max(90.0, 10 * self.every))
         jobs = await self._owned(self.spool.jobs())
         for gone in self._reported.keys() - jobs.keys():
             del self._reported[gone]
@@ -129,14 +159,21 @@ class MendBatchJobs:
         self._foreign &= set(words)
         return jobs
 
-    async def _why_not(self, job: WatchedJob) -> str:
-        """Why nothing is done to a job now, whatever is ordered; empty if it may be acted on."""
+    async def _why_not(self, job: WatchedJob, verb: str) -> str:
+        """Why nothing is done to a job now, although it is ordered; empty if it may be acted on."""
         kind = self._identities[job.id].kind
-        if kind is not JobKind.SINGLE:
+        if kind is not JobKind.SINGLE or verb in GIVE_UP:
             return several(job.id, kind)
         outcome = (await self.reader.outcome([job.id]))[job.id]
         details = (await self.steering.details([job.id])).get(job.id)
-        return obstacle(job.id, kind, outcome, details)
+        return self._obstacle(job, outcome, details)
+
+    def _obstacle(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> str:
+        kind = self._identities[job.id].kind
+        return obstacle(job, kind, outcome, details, self._vouching(), self.clock.now() / 1000)
+
+    def _vouching(self) -> Vouching:
+        return Vouching(self.spool.vouched(), self.decide_within)
 
     # -- what became of them -----------------------------------------------------------------------------------
 
@@ -154,6 +191,9 @@ class MendBatchJobs:
                     await self._settle(job, "case-completed")
                 case Fate.FAILED if job.id not in self._reported:
                     failed[job] = outcome
+                case Fate.FAILED if self.acting and self._vouching().is_late(outcome, self.clock.now() / 1000):
+                    self.troubled(f"job {job.id} was not decided on in time and is shown as failed")
+                    await self._settle(job, "case-failed")
                 case _:
                     pass
         await self._allow(going)
@@ -206,7 +246,7 @@ class MendBatchJobs:
         record = self.spool.record(job, outcome.restarts)
         name = details.name if details is not None else "job"
         item = f"{name.replace(':', '-')}:{job.id}"
-        why_not = obstacle(job.id, self._identities[job.id].kind, outcome, details)
+        why_not = self._obstacle(job, outcome, details)
         known = evidence(outcome, details, "\n".join(filter(None, tails)), peak, record)
         if why_not and self.acting:
             known["not_recovered"] = why_not
@@ -262,34 +302,38 @@ class MendBatchJobs:
 
     async def _do(self, order: Ordered, job: WatchedJob | None) -> None:
         """Carry an order out and answer it. What the batch system does not answer now is tried at the next look."""
-        outcome, detail, why_not = "done", "", ""
-        try:
-            if job is not None and self.acting:
-                why_not = await self._why_not(job)
-            if job is None:
-                outcome, detail = "refused", "the job has ended, and nobody looks after it any more"
-            elif not self.acting:
-                outcome, detail = "refused", ONLY_LOOKS
-            elif why_not:
-                outcome, detail = "refused", why_not
-            elif order.verb in AGAIN:
-                await self._again(order, job)
-            elif order.verb == "suspend":
-                await self.steering.hold(job.id)
-            elif order.verb == "continue":
-                await self.steering.again(job.id, needs={}, wait=0, mark=order.id)
-            elif order.verb in GIVE_UP:
-                await self._give_up(job)
-            else:
-                outcome, detail = "refused", f"a batch system cannot {order.verb}"
-        except Permanent as error:
-            outcome, detail = "refused", str(error)
-        except PortError as error:
-            self.troubled(f"order {order.id} waits: {error}")
-            return
-        await self.service.answer(order.id, outcome, detail)
-        if job is not None and (not self.acting or why_not):
+        if job is None:
+            refusal = "the job has ended, and nobody looks after it any more"
+        elif not self.acting:
+            refusal = ONLY_LOOKS
+        else:
+            try:
+                async with self._act:
+                    refusal = await self._why_not(job, order.verb)
+                    if not refusal:
+                        await self._carry_out(order, job)
+                        job = None  # it goes on, or is settled
+            except Permanent as error:
+                refusal, job = str(error), None
+            except PortError as error:
+                self.troubled(f"order {order.id} waits: {error}")
+                return
+        await self.service.answer(order.id, "refused" if refusal else "done", refusal)
+        if job is not None:
             await self._settle(job, "case-failed")  # that is all that comes of it
+
+    async def _carry_out(self, order: Ordered, job: WatchedJob) -> None:
+        """`Permanent`: the batch system refuses, or cannot do such a thing."""
+        if order.verb in AGAIN:
+            await self._again(order, job)
+        elif order.verb == "suspend":
+            await self.steering.hold(job.id)
+        elif order.verb == "continue":
+            await self.steering.again(job.id, needs={}, wait=0, mark=order.id)
+        elif order.verb in GIVE_UP:
+            await self._give_up(job)
+        else:
+            raise Permanent(f"a batch system cannot {order.verb}")
 
     async def _again(self, order: Ordered, job: WatchedJob) -> None:
         details = (await self.steering.details([job.id])).get(job.id)

@@ -79,15 +79,29 @@ class ShimSpool:
         except (OSError, ValueError):
             return None
 
-    def vouch(self, seconds: float) -> None:
+    def vouch(self, seconds: float, *, hide: float = 0) -> None:
         watch = self.folder / "watch"
         if seconds <= 0:
             watch.unlink(missing_ok=True)
             return
+        now = time.time()
+        # One second for the time between this look at the file and the new one in its place.
+        since = self._since(now + 1) or now
         draft = self.folder / f".watch.{os.getpid()}"
-        draft.write_text(f"{int(time.time() + seconds)}\n")
+        draft.write_text(f"{int(now + seconds)}\n{since:.3f}\n{int(hide)}\n")
         draft.chmod(0o644)
         draft.rename(watch)
+
+    def vouched(self) -> float | None:
+        return self._since(time.time())
+
+    def _since(self, now: float) -> float | None:
+        """The beginning of what is vouched for, if it holds at that time."""
+        try:
+            until, since, _ = (self.folder / "watch").read_text().split()
+            return float(since) if int(until) > now else None
+        except (OSError, ValueError):
+            return None
 
     def tail(self, path: str, owner: int) -> str:
         try:

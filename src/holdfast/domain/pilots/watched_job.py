@@ -134,13 +134,55 @@ class JobDetails:
     """Whether the batch system may queue it again. Slurm lets nobody change that after its end."""
 
 
-def obstacle(job: BatchId, kind: JobKind, outcome: BatchOutcome, details: JobDetails | None) -> str:
-    """Why a job must not be acted on, whatever is ordered; empty if it may."""
+class Vouching(NamedTuple):
+    """Since when somebody promises without interruption to decide on jobs that fail, and for how long a decision may take. A failed job is shown as
+    running only while this holds, so one whose end falls outside of it may have been seen to fail."""
+
+    since: float | None
+    """Seconds since 1970; None: nobody does now."""
+    seconds: float
+    """For one decision, from the end of the job on."""
+
+    def covers(self, job: WatchedJob, outcome: BatchOutcome) -> bool:
+        """Whether nobody can have seen the job fail. Its end is told by the batch system's clock, its submission by ours."""
+        if self.since is None or outcome.ended is None:
+            return False
+        if job.since >= self.since:
+            return outcome.ended >= int(self.since)
+        return outcome.ended >= self.since + CLOCKS
+
+    def is_late(self, outcome: BatchOutcome, now: float) -> bool:
+        """Whether the time for a decision on a job that failed is over."""
+        return outcome.ended is None or now > outcome.ended + self.seconds
+
+
+CLOCKS = 5.0
+"""Seconds by which the clocks of two hosts may differ."""
+
+
+def obstacle(
+    job: WatchedJob,
+    kind: JobKind,
+    outcome: BatchOutcome,
+    details: JobDetails | None,
+    vouching: Vouching,
+    now: float,
+) -> str:
+    """Why a job must not be acted on, whatever is ordered; empty if it may. A job that the batch system has in its queue will run in any case."""
     if kind is not JobKind.SINGLE:
-        return several(job, kind)
-    if fate(outcome) is Fate.FAILED and details is not None and not details.requeue:
+        return several(job.id, kind)
+    if fate(outcome) is not Fate.FAILED or (details is not None and details.waiting):
+        return ""
+    if not vouching.covers(job, outcome):
+        return f"job {job.id} ended while no watcher vouched for it, so its user may have seen it fail; submit it again"
+    if vouching.is_late(outcome, now):
         return (
-            f"job {job} may not be requeued (--no-requeue, or JobRequeue=0 in slurm.conf); to have such jobs recovered, "
+            f"job {job.id} was not decided on within {vouching.seconds:g} seconds after its end, so it is shown as failed; "
+            "submit it again"
+        )
+    if details is not None and not details.requeue:
+        return (
+            f"job {job.id} may not be requeued (--no-requeue, or JobRequeue=0 in slurm.conf); to have such jobs recovered, "
             "submit them with HOLDFAST_REQUEUE=allow, or start the watcher with --override-no-requeue"
         )
     return ""
