@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.packs.shipped import classifier
 
 from holdfast.formats.evidence_json import read_evidence
-from holdfast.formats.pack_folder import shipped_packs
-
-CLASSIFIER = shipped_packs().classifier()
 
 
 @pytest.mark.parametrize(
@@ -29,5 +27,5 @@ CLASSIFIER = shipped_packs().classifier()
     ],
 )  # fmt: skip
 def test_each_class_has_a_cause_of_its_own(cause: str, record: dict[str, Any]) -> None:
-    found = CLASSIFIER.classify(read_evidence(record))
+    found = classifier().classify(read_evidence(record))
     assert str(found.cause) == cause, found.pattern

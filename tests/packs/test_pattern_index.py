@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.packs.shipped import classifier
 
 from holdfast.domain.faults.seen import Seen
 from holdfast.formats.evidence_json import read_evidence
-from holdfast.formats.pack_folder import shipped_packs
 
-CLASSIFIER = shipped_packs().classifier()
 EVERY = 20
 RECORDS = [
     json.loads(line)
@@ -24,11 +23,11 @@ RECORDS = [
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record["source"])
 def test_the_index_loses_no_match(record: dict[str, Any]) -> None:
     evidence = read_evidence({name: value for name, value in record.items() if name not in ("expect", "source")})
-    one_by_one = {one.name: found for one in CLASSIFIER.patterns if (found := one.match(Seen(evidence))) is not None}
-    assert {found.pattern.name: found for found in CLASSIFIER.matches(Seen(evidence))} == one_by_one
+    one_by_one = {one.name: found for one in classifier().patterns if (found := one.match(Seen(evidence))) is not None}
+    assert {found.pattern.name: found for found in classifier().matches(Seen(evidence))} == one_by_one
 
 
 def test_a_reason_of_several_lines_is_one_line() -> None:
     evidence = read_evidence({"scheduler_reason": "the job was\nkilled: no space left on device", "log_tail": "a\nb"})
     assert len(Seen(evidence).lines) == 3
-    assert str(CLASSIFIER.classify(evidence).cause) == "disk"
+    assert str(classifier().classify(evidence).cause) == "disk"

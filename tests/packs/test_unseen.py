@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.packs.shipped import classifier
 
 from holdfast.domain.faults.cause import Finding
 from holdfast.formats.evidence_json import read_evidence
-from holdfast.formats.pack_folder import shipped_packs
 
 FOLDER = Path(__file__).parent
 SURE = 0.8
@@ -47,7 +47,6 @@ USUAL = Floor(right=0.85, sure_and_wrong=0.02, retry=0.80)
 """For a collection that has no floor of its own."""
 
 COLLECTIONS = sorted(FOLDER.glob("unseen_*.jsonl"))
-CLASSIFIER = shipped_packs().classifier()
 
 
 def _records(file: Path) -> list[dict[str, Any]]:
@@ -55,7 +54,7 @@ def _records(file: Path) -> list[dict[str, Any]]:
 
 
 def _answer(record: dict[str, Any]) -> Finding:
-    return CLASSIFIER.classify(
+    return classifier().classify(
         read_evidence({name: value for name, value in record.items() if name not in ("expect", "source")})
     )
 
