@@ -156,3 +156,29 @@ def test_an_output_called_manifest_is_refused(job: ClaimedJob, folder: Path, tmp
     (folder / "manifest.json").write_text("{}")
     with pytest.raises(OutputFailedError, match=r"manifest\.json"):
         commit_outputs(job, str(folder), ["manifest.json"], str(tmp_path / "out"))
+
+
+@pytest.mark.finding("F-G2")
+def test_the_manifest_is_on_disk_before_it_gets_its_name(
+    job: ClaimedJob, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real calls, in their order: the whole manifest is synced, then renamed, then its folder is synced."""
+    calls: list[tuple[str, str, int]] = []
+    real_sync, real_rename = os.fsync, os.rename
+
+    def sync(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        real_sync(descriptor)
+        calls.append(("fsync", path, os.fstat(descriptor).st_size))
+
+    def rename(before: str, after: str) -> None:
+        real_rename(before, after)
+        calls.append(("rename", after, os.stat(after).st_size))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "rename", rename)
+    manifest = commit_outputs(job, str(folder), ["a.txt"], str(tmp_path / "outputs"))
+    size = os.stat(manifest.path).st_size
+    named = calls.index(("rename", manifest.path, size))
+    assert ("fsync", manifest.path + ".tmp", size) in calls[:named]
+    assert (os.path.dirname(manifest.path)) in [path for call, path, _ in calls[named:] if call == "fsync"]
