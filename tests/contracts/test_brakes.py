@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import pytest
 from tests.contracts.examples import job
@@ -18,9 +19,10 @@ from holdfast.domain.faults.rate_limit import MINUTE, Limit
 from holdfast.domain.faults.storm import Sign
 from holdfast.domain.jobs.job_document import State
 from holdfast.ports.errors import Conflict, NotFound, Transient
-from holdfast.ports.job_store import Change, Written
+from holdfast.ports.job_store import Change, Unknown, Version, WriteResult, Written
+from holdfast.ports.slip_store import Slip, SlipStore
 from holdfast.services.keep_stops import KeepStops
-from holdfast.services.keep_storms import KeepStorms, Outcome
+from holdfast.services.keep_storms import KIND, KeepStorms, Outcome, name_of
 from holdfast.services.lease_brakes import LeaseBrakes, slip_of
 
 OpenAnother = Callable[[], Awaitable[Stores]]
@@ -217,3 +219,53 @@ async def test_tenants_have_limits_of_their_own(stores: Stores) -> None:
     own = handler(stores, Hand(), replace(POLICY, owner_acts=Limit(1, MINUTE)))
     answers = await own.permit([request(1), request(2), request(3, tenant="beta"), request(4, owner="ö" * 400)])
     assert [type(one) for one in answers] == [Granted, Refused, Granted, Granted]
+
+
+@pytest.mark.finding("F-D4")
+async def test_a_failure_counts_once_in_a_storm_however_often_its_buckets_conflict(
+    stores: Stores, another: OpenAnother
+) -> None:
+    """The storms of each tenant and the bucket of all tenants are written in one call; a conflict on the bucket repeats the call after the storms were written."""
+    clock, tenants = Hand(), ("alpha", "beta", "gamma")
+    handlers = [handler(await another(), clock) for _ in range(12)]
+    failures = [request(number, tenant=tenants[number % 3]) for number in range(12)]
+    await asyncio.gather(
+        *(own.permit([one], [(one.tenant, one.sign)]) for own, one in zip(handlers, failures, strict=True))
+    )
+    found = await stores.slips.get([name_of(tenant) for tenant in tenants])
+    counts = [
+        sum(count for signs in handlers[0].storms.read(stored).slices.values() for count in signs.values())
+        for stored in found.values()
+    ]
+    assert counts == [4, 4, 4]
+
+
+@pytest.mark.finding("F-D4")
+async def test_a_failure_counts_once_although_the_store_does_not_say_that_it_was_written(stores: Stores) -> None:
+    clock, unclear = Hand(), list[str]()
+
+    class Unclear:
+        """The real store; the answer to the first write of each storm is lost on its way."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(stores.slips, name)
+
+        async def put(self, slips: Sequence[tuple[Slip, Version | None]]) -> Sequence[WriteResult]:
+            results = list(await stores.slips.put(slips))
+            for place, (slip, _) in enumerate(slips):
+                if slip.kind == KIND and not unclear:
+                    unclear.append(slip.id)
+                    results[place] = Unknown("the connection was closed")
+            return results
+
+    slips = cast("SlipStore", Unclear())
+    storms = KeepStorms(slips, stores.jobs, clock)
+    await storms.notice("alpha", [request(1).sign])
+    assert unclear == [name_of("alpha")]
+    unclear.clear()
+    brakes = LeaseBrakes(slips, storms, clock, RandomIds(), POLICY)
+    await brakes.permit([request(2)], [("alpha", request(2).sign)])
+    assert unclear == [name_of("alpha")]
+    stored = (await stores.slips.get([name_of("alpha")]))[name_of("alpha")]
+    slices = storms.read(stored).slices
+    assert sum(count for signs in slices.values() for count in signs.values()) == 2

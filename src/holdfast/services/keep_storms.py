@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from uuid import uuid4
 
 from holdfast.domain.faults import storm
 from holdfast.domain.faults.canary import Canary, forget, let_all, outcome, try_again
@@ -74,8 +75,9 @@ class KeepStorms:
             await self.look(stored.slip.tenant)
 
     async def notice(self, tenant: str, signs: Sequence[Sign]) -> Storms:
-        """Count faults; each once, before anyone asks to act on it. After an unclear answer they may be counted twice."""
-        return await self._change(tenant, lambda storms: storm.notice(storms, signs, self.clock.now()))
+        """Count faults; each once, before anyone asks to act on it, however often the write has to be repeated."""
+        batch = uuid4().hex
+        return await self._change(tenant, lambda storms: storm.notice(storms, signs, self.clock.now(), batch=batch))
 
     async def groups(self, tenant: str) -> Sequence[Group]:
         """The groups that are open now."""

@@ -105,13 +105,15 @@ class LeaseBrakes:
         names = dict.fromkeys(name for one in requests for name, _ in prices(one))
         slips = {name: slip_of(name) for name in names}
         group = keep_storms.name_of(tenant)
+        # The slips are written together and each for itself: when a bucket conflicts, the storms may stand already.
+        batch = self.ids.claim()
         for tried in range(TRIES):
             began = self.clock.monotonic()
             found = await self.slips.get([*keep_stops.names(tenant), group, *slips.values()])
             self._throw_away()
             now = self.clock.now()
             before = self.storms.read(found.get(group))
-            storms = storm.notice(before, signs, now) if signs else before
+            storms = storm.notice(before, signs, now, batch=batch) if signs else before
             brakes = Brakes(self.policy, keep_stops.stops_in(found.values()), storms, self._purse)
             buckets = {name: self._bucket(name, found.get(slip)) for name, slip in slips.items()}
             planned = plan(brakes, buckets, requests, now, {name: self.ids.claim() for name in names})

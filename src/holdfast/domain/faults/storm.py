@@ -25,6 +25,8 @@ MAX_SIGNS = 2_000
 MAX_GROUPS = 200
 _RARE = 0.001
 """Faults in a window on average, below which nothing is remembered."""
+MAX_BATCHES = 256
+"""Batches of faults whose names are kept: more than can be written by others between a write and its repeat."""
 MAX_CANARIES = 50
 """Rules that are tried on one group."""
 
@@ -112,14 +114,21 @@ class Storms:
     groups: tuple[Group, ...] = ()
     """The oldest first."""
     latest: int = 0
+    counted: tuple[str, ...] = ()
+    """The names of the batches that were counted last, the newest last: a batch that is sent again is not counted again."""
 
     def group_of(self, sign: Sign) -> Group | None:
         """The group that a fault belongs to, if its storm is on."""
         return next((one for one in self.groups if one.key.has(sign)), None)
 
 
-def notice(storms: Storms, signs: Iterable[Sign], now: int) -> Storms:
-    """Count faults, and open a group where a storm has begun. Each fault is given once, before anyone asks to act on it."""
+def notice(storms: Storms, signs: Iterable[Sign], now: int, *, batch: str = "") -> Storms:
+    """Count faults, and open a group where a storm has begun. Each fault is given once, before anyone asks to act on it.
+
+    ``batch`` names these faults together: whoever does not know whether they were counted counts them again under the same name, which changes nothing if they were.
+    """
+    if batch and batch in storms.counted:
+        return storms
     storms = pass_time(storms, now)
     place = storms.latest // _slice(storms.policy)
     current = dict(storms.slices.get(place, {}))
@@ -135,7 +144,8 @@ def notice(storms: Storms, signs: Iterable[Sign], now: int) -> Storms:
         for one in storms.groups
     )
     counted = MappingProxyType({**storms.slices, place: MappingProxyType(current)})
-    return _open_groups(replace(storms, slices=counted, groups=groups))
+    batches = (*storms.counted, batch)[-MAX_BATCHES:] if batch else storms.counted
+    return _open_groups(replace(storms, slices=counted, groups=groups, counted=batches))
 
 
 def pass_time(storms: Storms, now: int) -> Storms:
@@ -251,6 +261,7 @@ def as_plain(storms: Storms) -> dict[str, Any]:
         "usual": [[key.trait.value, key.value, value] for key, value in storms.usual.items()],
         "averaged": storms.averaged,
         "latest": storms.latest,
+        "counted": list(storms.counted),
         "groups": [
             {
                 "id": one.id,
@@ -282,4 +293,7 @@ def from_plain(data: Mapping[str, Any], policy: StormPolicy) -> Storms:
         )
         for one in data["groups"]
     )
-    return Storms(policy, MappingProxyType(slices), MappingProxyType(usual), data["averaged"], groups, data["latest"])
+    counted = tuple(data.get("counted", ()))  # releases before this field did not write it
+    return Storms(
+        policy, MappingProxyType(slices), MappingProxyType(usual), data["averaged"], groups, data["latest"], counted
+    )
