@@ -65,8 +65,9 @@ async def test_the_more_urgent_job_goes_first(tmp_path: Path) -> None:
 async def test_owners_are_served_in_turn(tmp_path: Path) -> None:
     jobs = [job("ann") for _ in range(20)] + [job("bob") for _ in range(3)]
     async with desk_with(tmp_path, jobs) as desk:
-        owners = [(await take(desk))[0].owner for _ in range(6)]
-        assert owners.count("bob") == 3
+        owners = [(await take(desk))[0].owner for _ in range(12)]
+        # His lane may be read after hers: from then on they take turns.
+        assert owners[owners.index("bob") :][:5].count("bob") == 3
 
 
 async def test_what_is_given_together_fits_together(tmp_path: Path) -> None:
