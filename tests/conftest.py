@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.sizes import examples
 
 # A machine that is busy is no reason to fail: what is slow there is seen in the tiers' times.
-settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile(
+    "house", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, max_examples=examples(100)
+)
 # A gate says the same of the same commit; new examples are looked for in everybody else's runs, and kept when they fail.
 settings.register_profile("gate", settings.get_profile("house"), derandomize=True)
-# `just explore` looks further, by a seed that it prints.
-settings.register_profile("explore", settings.get_profile("house"), max_examples=1000)
-settings.load_profile("gate" if os.environ.get("CI") else "explore" if os.environ.get("HOLDFAST_EXPLORE") else "house")
+settings.load_profile("gate" if os.environ.get("CI") else "house")
 
 OTHER_STORES = frozenset({"postgresql", "opensearch"})
 _began = pytest.StashKey[float]()

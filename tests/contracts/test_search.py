@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.contracts.examples import NOW, job, many_jobs
 from tests.contracts.room import Stores
+from tests.sizes import examples
 
 from holdfast.domain.jobs.job_document import JobDocument, State
 from holdfast.domain.jobs.slots import SLOTS
@@ -144,7 +145,7 @@ class TestFilters:
         assert await check(filled, JobQuery(tenant="nobody")) == 0
         assert await store.count(JobQuery(tenant="nobody"), by="state") == {}
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     async def test_any_filters_together(self, filled: Filled, data: st.DataObject) -> None:
         def bounds() -> st.SearchStrategy[dict[str, int]]:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.sizes import examples
 
 from holdfast.domain.jobs.claim import (
     MAX_RELEASES,
@@ -371,4 +372,4 @@ def test_a_late_good_end_of_a_held_job_is_kept_and_counts_when_it_is_continued()
 
 
 TestClaims = pytest.mark.ledger("P4-01", "P4-02", "P4-03")(ClaimMachine.TestCase)
-TestClaims.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
+TestClaims.settings = settings(max_examples=examples(120), stateful_step_count=60, deadline=None)

@@ -261,6 +261,7 @@ def test_the_real_page_is_whole() -> None:
     ]
 
 
+@pytest.mark.long
 def test_the_command_runs_as_shown_and_every_real_mark_names_a_row() -> None:
     done = subprocess.run(
         [sys.executable, "scripts/ledger.py", "--json"], cwd=ROOT, capture_output=True, text=True, check=False

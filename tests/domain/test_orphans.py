@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.sizes import examples
 
 from holdfast.domain.pilots.orphans import (
     ALARM_LEAST,
@@ -111,7 +112,7 @@ class ScannerMachine(RuleBasedStateMachine):
 
 
 TestScanner = pytest.mark.ledger("P4-14")(ScannerMachine.TestCase)
-TestScanner.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestScanner.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 
 
 @st.composite

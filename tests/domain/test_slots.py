@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import examples
 
 from holdfast.domain.jobs.slots import SLOTS, heir_slots, own_slots, slot_of
 
@@ -18,14 +19,14 @@ names = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(names)
 def test_servers_with_one_view_share_all_slots_without_overlap(servers: list[str]) -> None:
     owners = Counter(slot for server in servers for slot in own_slots(server, servers))
     assert owners == Counter(range(SLOTS))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(names.filter(lambda one: len(one) > 1), st.data())
 def test_when_a_server_leaves_only_its_slots_move(servers: list[str], data: st.DataObject) -> None:
     gone = data.draw(st.sampled_from(servers))
@@ -37,7 +38,7 @@ def test_when_a_server_leaves_only_its_slots_move(servers: list[str], data: st.D
         assert after - before <= freed
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(names.filter(lambda one: len(one) > 1), st.data())
 def test_every_slot_has_one_heir_who_gets_it_when_its_owner_leaves(servers: list[str], data: st.DataObject) -> None:
     heirs = Counter(slot for server in servers for slot in heir_slots(server, servers))
@@ -66,7 +67,7 @@ def test_names_of_random_digits_share_evenly_too(count: int) -> None:
     assert max(abs(share - mean) for share in shares) <= 4 * mean**0.5
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.text(min_size=1, max_size=12))
 def test_a_server_counts_itself_alive(server: str) -> None:
     assert own_slots(server, []) == own_slots(server, [server]) == frozenset(range(SLOTS))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import examples
 
 from holdfast.formats.tes_reading import MAX_CONTENT, read_shown_task, read_task, state_named
 from holdfast.formats.tes_task import (
@@ -97,19 +98,19 @@ def minimal(**more: Any) -> dict[str, Any]:
     return {"executors": [{"image": "alpine", "command": ["true"]}], **more}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(TASKS)
 def test_what_a_client_asks_for_is_read_as_it_was_written(task: Task) -> None:
     assert read_task(json.loads(json.dumps(asked_json(task)))) == task
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SHOWN)
 def test_what_a_server_shows_in_full_is_read_as_it_was_shown(task: Task) -> None:
     assert read_shown_task(json.loads(json.dumps(task_json(task, View.FULL)))) == task
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SHOWN)
 def test_each_view_hides_what_it_must(task: Task) -> None:
     assert task_json(task, View.MINIMAL) == {"id": task.id, "state": task.state.value}

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripts.flow_schema import PLACE, described
 from tests.domain.flows.generated import flows
+from tests.sizes import examples
 
 from holdfast.domain.flows.flow import Flow, Task
 from holdfast.domain.flows.flow_check import check_flow, missing_params
@@ -56,7 +57,7 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 4
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(flows())
 def test_every_flow_comes_back_as_it_was(flow: Flow) -> None:
     assert check_flow(flow) == []
@@ -262,7 +263,7 @@ def places(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | in
     return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(flows(), st.data())
 def test_whatever_is_spoilt_schema_and_reader_agree_and_nothing_breaks(flow: Flow, data: st.DataObject) -> None:
     document = json.loads(json.dumps(flow_to_json(flow)))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import examples
 from tests.speed import cpu_limit
 
 from holdfast.domain.flows.xml_tree import Element
@@ -128,6 +129,6 @@ ELEMENTS = st.recursive(
 
 
 @given(ELEMENTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_what_is_written_is_read_as_the_same(element: Element) -> None:
     assert read_xml(write_xml(element, indent=False)).canonical() == element.canonical()

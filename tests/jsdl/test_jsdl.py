@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import examples
 
 from holdfast.domain.flows.jsdl.definition import (
     LIMITS,
@@ -195,6 +196,6 @@ JOBS = st.builds(
 
 
 @given(JOBS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_what_is_written_is_read_as_the_same(job: JobDefinition) -> None:
     assert read_jsdl(write_jsdl(job)) == job

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.pilot.cached import cache_in, cached_bytes, put, sha256_of
+from tests.sizes import examples
 
 from holdfast_pilot.cache import Cache
 from holdfast_pilot.cache_area import Area, AreaIndex
@@ -247,5 +248,5 @@ class Disk(RuleBasedStateMachine):
 
 TestDisk = Disk.TestCase
 TestDisk.settings = settings(
-    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(25), stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

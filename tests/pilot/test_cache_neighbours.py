@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.pilot.cached import cache_in, cached_bytes, put, sha256_of
+from tests.sizes import examples
 
 from holdfast_pilot.cache import Cache
 from holdfast_pilot.cache_neighbours import Neighbours
@@ -177,7 +178,7 @@ class Crowd(RuleBasedStateMachine):
 
 
 TestCrowd = Crowd.TestCase
-TestCrowd.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestCrowd.settings = settings(max_examples=examples(25), stateful_step_count=25, deadline=None)
 
 
 class Fetches:

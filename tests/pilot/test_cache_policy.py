@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.sizes import examples
 
 from holdfast_pilot.cache_policy import POLICIES, CacheBook, cache_size, host_cache_size
 
@@ -126,7 +127,7 @@ def test_a_scan_does_not_drive_out_what_is_used_again_and_again() -> None:
     assert kept == {"lru": set(), "lru2": {"a", "b", "c"}}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     capacity=st.integers(1, 60),
     trace=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 20)), max_size=80),
@@ -246,7 +247,7 @@ class Books(RuleBasedStateMachine):
 
 
 TestBooks = Books.TestCase
-TestBooks.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBooks.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.ledger("P3-21")

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
+from tests.sizes import examples
 
 from holdfast_pilot import cache_report
 from holdfast_pilot.cache_report import CacheReport
@@ -133,4 +134,4 @@ class Wire(RuleBasedStateMachine):
 
 
 TestWire = Wire.TestCase
-TestWire.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestWire.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.simulation.server import SimClock, SimIds
 from tests.simulation.store import Client, Cluster
 from tests.simulation.virtual_loop import Actor, VirtualLoop
+from tests.sizes import examples
 
 from holdfast.domain.jobs.job_document import JobDocument, State, Tie
 from holdfast.domain.jobs.resources import Resources
@@ -273,7 +274,7 @@ fates = st.lists(st.sampled_from(Fate), max_size=12)
 
 
 @given(fates=fates, pilots=st.integers(1, 3), jobs=st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_every_job_is_with_the_one_pilot_that_was_told_or_free(fates: list[Fate], pilots: int, jobs: int) -> None:
     server = Server()
 

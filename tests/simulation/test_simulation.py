@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from tests.simulation.campaign import Campaign, kept_seeds, run_campaign
 from tests.simulation.world import run_schedule
+from tests.sizes import examples
 
-SCHEDULES = 150
+SCHEDULES = max(70, examples(150))
+"""Fewer do not meet every kind of fault."""
 
 
 @pytest.fixture(scope="module")

@@ -117,6 +117,7 @@ def test_an_element_has_one_name() -> None:
     assert any("two storage elements" in one for one in check_elements((T0, T0)))
 
 
+@pytest.mark.long
 @given(st.text(alphabet="a/.b-", min_size=1, max_size=400))
 def test_no_name_takes_long_or_leads_outside(name: str) -> None:
     element = StorageElement("e", T0.doors, (NameRule(r"/?([^/]*)/(.*)-(.*)", "$1/$2/$3"),))

@@ -206,6 +206,7 @@ def test_in_a_storm_one_is_tried_and_the_others_wait() -> None:
     assert isinstance(elsewhere, Granted), "what is not of the storm goes on"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mends", [True, False])
 def test_five_thousand_faults_at_once_cost_no_more_than_is_allowed(mends: bool) -> None:
     policy = BrakePolicy(owner_acts=Limit(300, 10 * MINUTE), rule_acts=Limit(10_000, MINUTE))

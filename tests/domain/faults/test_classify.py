@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 from tests.packs.shipped import classifier
+from tests.sizes import examples
 from tests.speed import cpu_limit
 
 from holdfast.domain.faults.cause import Cause, Finding, Retry
@@ -103,7 +104,7 @@ TELLING = some.deferred(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @example({"exit_code": 3 * (1 << 31) + 1}, {})
 @example({"ExitCode": "0:125"}, {})
 @example({"ExitCode": "0:999"}, {})
@@ -133,7 +134,7 @@ def test_any_record_has_an_answer(plain: dict[str, Any], telling: dict[str, Any]
         )
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=examples(6))
 @given(some.randoms(use_true_random=False), TELLING)
 def test_the_order_of_patterns_does_not_matter(dice: random.Random, telling: dict[str, Any]) -> None:
     patterns = [one.pattern for one in shipped_packs().patterns]

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.domain.flows.generated import PARAMS, fates, flows
 from tests.domain.flows.world import World
+from tests.sizes import examples
 
 from holdfast.domain.flows.commands import Outcome
 from holdfast.domain.flows.flow import Flow, OnFailure, WhenFailed
@@ -38,7 +39,7 @@ def run(flow: Flow, seed: int, salt: int, badness: int, params: dict[str, object
     return World(flow, seed=seed, fate=fates(salt, badness), params=params).run_out()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(flows(on_failure=st.just(OnFailure.GO_ON)), SEEDS, SEEDS, SEEDS, BADNESS, PARAMS)
 def test_every_order_gives_the_same_end(
     flow: Flow, one: int, two: int, salt: int, badness: int, params: dict[str, object]
@@ -47,7 +48,7 @@ def test_every_order_gives_the_same_end(
     assert end_state(first.run) == end_state(second.run)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(flows(), SEEDS, SEEDS, SEEDS, BADNESS, PARAMS)
 def test_every_order_gives_the_same_outcome(
     flow: Flow, one: int, two: int, salt: int, badness: int, params: dict[str, object]
@@ -57,7 +58,7 @@ def test_every_order_gives_the_same_outcome(
     assert max(first.largest, second.largest) < SMALL
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(flows(policies=st.just(WhenFailed.FAIL)), SEEDS, SEEDS, BADNESS, PARAMS)
 def test_a_failed_case_is_undone_from_the_top_and_nothing_is_dropped(
     flow: Flow, seed: int, salt: int, badness: int, params: dict[str, object]

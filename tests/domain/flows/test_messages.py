@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.domain.flows.generated import PARAMS, fates, flows
 from tests.domain.flows.world import World
+from tests.sizes import examples
 
 from holdfast.domain.flows.commands import Outcome, StartShard, WorkOrder
 from holdfast.domain.flows.events import JobsEnded, VerbKind
@@ -71,7 +72,7 @@ def test_every_message_is_read_back_as_it_was(message: Message) -> None:
     assert from_plain(json.loads(json.dumps(as_plain(message)))) == message
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(flows(), st.integers(0, 2**32), PARAMS)
 def test_what_a_case_says_and_hears_is_read_back(flow: Flow, seed: int, params: dict[str, object]) -> None:
     world = World(flow, seed=seed, fate=fates(seed, 20), params=params).run_out()

@@ -27,6 +27,7 @@ def size(run: FlowRun) -> int:
     return len(json.dumps(run.as_plain()))
 
 
+@pytest.mark.long
 def test_a_case_of_as_many_tasks_as_there_may_be_with_the_largest_results() -> None:
     first = Task("t0", JobPattern(("x",), result="r.json"))
     rest = tuple(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.domain.flows.generated import PARAMS, fates, flows
 from tests.domain.flows.test_messages import message_of
 from tests.domain.flows.world import World
+from tests.sizes import examples
 
 from holdfast.domain.flows.advance import advance
 from holdfast.domain.flows.events import Event, ShardEnded
@@ -40,7 +41,7 @@ def aimed(event: Event, run: FlowRun, data: st.DataObject) -> Event:
     return replace(event, **changes)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(flows(), st.integers(0, 2**32), PARAMS, st.data())
 def test_every_event_is_taken_in(flow: Flow, seed: int, params: dict[str, object], data: st.DataObject) -> None:
     world = World(flow, seed=seed, fate=fates(seed, 20), params=params, repeats=False)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.domain.flows.generated import PARAMS, fates, flows
 from tests.domain.flows.world import World
+from tests.sizes import examples
 
 from holdfast.domain.flows.advance import undo_run
 from holdfast.domain.flows.commands import (
@@ -310,7 +311,7 @@ def test_only_the_elements_that_ended_well_are_undone() -> None:
     assert world.run.outcome is Outcome.FAILED
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(flows(), st.integers(0, 2**32), st.sampled_from([0, 10, 40]), PARAMS)
 def test_no_verb_leaves_a_case_stuck(flow: Flow, seed: int, badness: int, params: dict[str, object]) -> None:
     undo_failures = {f"t{number}": seed % 4 for number in range(0, 20, 3)}

@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import examples
 
 from holdfast.domain.pilots.holdings import Holdings
 from holdfast.domain.pilots.matching import Matching
@@ -238,7 +239,7 @@ def test_a_file_is_at_a_host_until_its_last_copy_goes() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_job_is_lost_given_twice_or_kept_for_ever(data: st.DataObject) -> None:
     policy = data.draw(st.sampled_from([NO_CACHE, C1, C2, C3, LOOK_AHEAD]))
     matching = Matching(policy)
@@ -362,6 +363,7 @@ def test_merges_find_their_inputs_also_when_every_slot_is_busy() -> None:
     assert _merges(LOOK_AHEAD, 120, 1200)[0] >= 0.97
 
 
+@pytest.mark.long
 def test_a_match_costs_about_the_same_with_many_pilots() -> None:
     few, many = _merges(LOOK_AHEAD, 1000, 2000), _merges(LOOK_AHEAD, 20_000, 20_000)
     assert many[1] / many[2] <= 5 * few[1] / few[2]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.domain.rules.generated import states
+from tests.sizes import examples
 
 from holdfast.adapters.cel.conditions import CelConditions
 from holdfast.domain.faults.exception_type import ExceptionType
@@ -62,7 +63,7 @@ contexts = told.map(lambda values: read_context(values)[0])
 
 
 @given(st.sampled_from(PARTS) | texts, contexts)
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_what_is_read_off_a_text_is_what_the_language_says(text: str, context: Context) -> None:
     if CONDITIONS.compile(text):
         return
@@ -135,7 +136,7 @@ drafts = st.lists(st.tuples(texts, contexts, states), max_size=14)
 
 
 @given(drafts, st.lists(contexts, min_size=1, max_size=5))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_the_quick_walk_comes_to_what_the_plain_walk_comes_to(
     rules: list[tuple[str, Context, RuleState]], asked: list[Context]
 ) -> None:
@@ -152,7 +153,7 @@ def test_the_quick_walk_comes_to_what_the_plain_walk_comes_to(
 
 
 @given(drafts.filter(bool), contexts, st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_an_index_follows_promotions_and_says_when_it_cannot_follow(
     rules: list[tuple[str, Context, RuleState]], context: Context, data: st.DataObject
 ) -> None:
@@ -174,7 +175,7 @@ def test_an_index_follows_promotions_and_says_when_it_cannot_follow(
 
 
 @given(st.lists(drafts, min_size=1, max_size=3), contexts, st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_the_quick_decision_is_the_plain_one(
     several: list[list[tuple[str, Context, RuleState]]], context: Context, shadow: bool
 ) -> None:
@@ -190,7 +191,7 @@ def test_the_quick_decision_is_the_plain_one(
 
 
 @given(drafts, drafts, st.lists(contexts, min_size=1, max_size=3))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_panel_follows_its_sets(
     rules: list[tuple[str, Context, RuleState]],
     others: list[tuple[str, Context, RuleState]],
