@@ -60,8 +60,13 @@ class _WatchedStore:
         self._errors = errors
 
     def __getattr__(self, attribute: str) -> Any:
+        """Called once for each operation: what is made of it is kept, since every request of every pilot goes through here."""
         value = getattr(self._store, attribute)
-        return self._watch(value, f"{self._name}.{attribute}") if iscoroutinefunction(value) else value
+        if not iscoroutinefunction(value):
+            return value
+        watched_call = self._watch(value, f"{self._name}.{attribute}")
+        setattr(self, attribute, watched_call)
+        return watched_call
 
     def _watch(self, call: Callable[..., Awaitable[Any]], operation: str) -> Callable[..., Awaitable[Any]]:
         errors = self._errors
