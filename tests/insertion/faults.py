@@ -141,6 +141,9 @@ async def _while_it_works(user: Shell, strike: Callable[[str], Awaitable[None]])
 
     async def wait_and_strike() -> str:
         await until(lambda: _both(user), "both parts to begin", 180)
+        # A job that ends before the watcher has seen it may still be barred from a requeue, as Nextflow submits it.
+        looks = user.watcher.looks
+        await until(lambda: _looked(user, looks + 2), "the watcher to look at both", 60)
         victim = _begun(user)["1"]
         await strike(victim)
         for name in NODES:
@@ -160,6 +163,10 @@ async def _while_it_works(user: Shell, strike: Callable[[str], Awaitable[None]])
 
 async def _both(user: Shell) -> bool:
     return len(_begun(user)) == 2
+
+
+async def _looked(user: Shell, times: int) -> bool:
+    return user.watcher.looks >= times
 
 
 def _begun(user: Shell) -> dict[str, str]:

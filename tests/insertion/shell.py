@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -128,8 +129,8 @@ async def shell(
     running = asyncio.create_task(watcher.run())
     user = Shell(folder, known, watcher)
     try:
-        if acting:  # what fails before somebody vouches for it is not recovered
-            await until(lambda: asyncio.to_thread((folder / "spool" / "watch").exists), "the watcher to vouch", 60)
+        if acting:
+            await until(lambda: asyncio.to_thread(_vouches, watcher), "the watcher to vouch", 60)
         yield user
     finally:
         for process in user.running:
@@ -139,6 +140,12 @@ async def shell(
         with suppress(asyncio.CancelledError):
             await running
         await client.aclose()
+
+
+def _vouches(watcher: MendBatchJobs) -> bool:
+    """Slurm tells the end of a job in whole seconds, so one that ends in the first second may have ended before."""
+    since = watcher.spool.vouched()
+    return since is not None and time.time() > since + 1
 
 
 def install(folder: Path, records: Path | None = None) -> None:

@@ -4,6 +4,7 @@ second run after they saw it fail."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tests.server.running import RunningServer, until
 from tests.server.test_engines import add_rule
 from tests.shim.test_transparent import call, ended
 
+from holdfast.adapters.system.shim_spool import ShimSpool
 from holdfast.ports.exception_service import Answered, ExceptionService, News
 
 pytestmark = pytest.mark.live
@@ -76,11 +78,21 @@ async def shown(user: Shell, job: str, state: str) -> None:
     await until(is_shown, f"job {job} to be shown as {state}", 60)
 
 
-async def vouched(folder: Path, *, yes: bool = True) -> None:
-    async def is_so() -> bool:
-        return (folder / "spool" / "watch").exists() is yes
+async def vouched(folder: Path) -> None:
+    """Slurm tells the end of a job in whole seconds, so one that ends in the first second may have ended before."""
 
-    await until(is_so, "the watcher to vouch" if yes else "the watcher to withdraw", 60)
+    async def is_so() -> bool:
+        since = ShimSpool(folder / "spool").vouched()
+        return since is not None and time.time() > since + 1
+
+    await until(is_so, "the watcher to vouch", 60)
+
+
+async def withdrawn(folder: Path) -> None:
+    async def is_so() -> bool:
+        return not (folder / "spool" / "watch").exists()
+
+    await until(is_so, "the watcher to withdraw", 60)
 
 
 async def explained(server: RunningServer, tenant: str, job: str) -> str:
@@ -97,7 +109,7 @@ async def test_a_job_that_fails_while_the_service_is_away_is_shown_as_failed_and
     await add_rule(local, tenant, AGAIN, condition="true", cause="memory")
     async with line_to(local) as line, shell(tmp_path, local, tenant, url=f"http://127.0.0.1:{line.port}") as user:
         line.cut()
-        await vouched(tmp_path, yes=False)
+        await withdrawn(tmp_path)
         job = user.sbatch("--wrap", failing(tmp_path))
         await asyncio.to_thread(ended, job)
         assert await user.seen(job) == "FAILED"

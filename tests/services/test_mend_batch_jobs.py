@@ -386,7 +386,7 @@ async def test_a_job_that_a_person_holds_waits_in_the_queue_for_as_long_as_it_ta
 @pytest.mark.finding("F-A5")
 @pytest.mark.parametrize(
     ("since", "acts"),
-    [(None, False), (10.0, True), (50.0, True), (50.5, True), (124.0, True), (126.0, False), (131.0, False)],
+    [(None, False), (10.0, True), (50.0, True), (50.5, True), (125.0, True), (126.0, False), (131.0, False)],
 )
 async def test_only_an_end_that_somebody_vouched_for_is_acted_on(since: float | None, acts: bool) -> None:
     """The job was submitted at 50 and ended at 130, by a clock that may differ by five seconds."""
@@ -400,6 +400,17 @@ async def test_only_an_end_that_somebody_vouched_for_is_acted_on(since: float | 
         assert bool(room.batch.done) is acts
         assert ("vouched" in room.service.answers[f"o-{verb}"][1]) is not acts
         assert bool(room.spool.words) is acts
+
+
+@pytest.mark.finding("F-A5")
+@pytest.mark.parametrize(("ended", "acts"), [(130, True), (129, False)])
+async def test_a_job_that_was_submitted_while_somebody_vouched_may_end_at_once(ended: int, acts: bool) -> None:
+    """Only not in the second in which they began: Slurm tells no fractions."""
+    room = Room(FakeBatch(replace(OOM, ended=ended)))
+    room.spool.since, room.spool.words = 129.4, {"7": job()._replace(since=129.5)}
+    room.service.orders = [order()]
+    await room.mending().look()
+    assert bool(room.batch.done) is acts
 
 
 @pytest.mark.finding("F-A5")
@@ -464,6 +475,16 @@ async def test_a_word_of_another_user_is_ignored_and_said_and_the_owners_word_st
     await mending.look()
     assert [event["evidence"]["scheduler_state"] for event in room.service.events] == ["OUT_OF_MEMORY"]
     assert [what for what, _ in room.batch.done] == ["again"]
+
+
+async def test_a_word_of_a_job_in_another_cluster_is_not_taken_for_the_job_here_of_the_same_id() -> None:
+    elsewhere = job()._replace(cluster="other", file="7.other.1")
+    room = Room(FakeBatch(OOM), spool=FakeSpool({}, foreign=[elsewhere]))
+    room.service.orders = [order()]
+    await room.mending().look()
+    assert not room.batch.done
+    assert not room.service.events
+    assert not room.spool.foreign
 
 
 async def test_a_job_that_the_batch_system_does_not_know_is_left_alone() -> None:

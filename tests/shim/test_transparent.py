@@ -207,8 +207,8 @@ def test_a_job_is_hidden_only_if_it_ended_while_somebody_vouched_and_for_a_bound
     until = int(time.time()) + 600
     for since, longest, state in (
         ("0", 600, "RUNNING"),
-        (f"{end}.900", 600, "RUNNING"),
-        (f"{end + 1}.000", 600, "FAILED"),
+        (f"{end}.000", 600, "RUNNING"),
+        (f"{end}.001", 600, "FAILED"),
         ("0", 0, "FAILED"),
     ):
         (folder / "spool" / "watch").write_text(f"{until}\n{since}\n{longest}\n")
@@ -248,6 +248,18 @@ def test_a_word_that_is_not_of_the_jobs_user_changes_no_listing(folder: Path, tr
         ("scontrol", "show", "job", job),
     ):
         assert call(folder, *words).stdout == call(None, *words).stdout, words
+
+
+def test_a_job_of_a_named_cluster_leaves_no_word_and_is_never_hidden(folder: Path) -> None:
+    """Its id may be that of another job here."""
+    cluster = call(None, "scontrol", "show", "config").stdout.partition("ClusterName")[2].split()[1]
+    (folder / "spool" / "watch").write_text(f"{int(time.time()) + 600}\n")
+    words = ("-o", "/dev/null", "--wrap", "exit 3")
+    job = call(folder, "sbatch", "-M", cluster, "--parsable", *words).stdout.strip().partition(";")[0]
+    assert not words_left(folder)
+    assert ended(job) == "FAILED"
+    (folder / "spool" / "new" / f"{job}.other.1").write_text("")
+    assert call(folder, "sacct", "-X", "-n", "-P", "-j", job, "-o", "State").stdout == "FAILED\n"
 
 
 ARRAY = "#!/bin/sh\n#SBATCH --array=0-3\nexit 3\n"

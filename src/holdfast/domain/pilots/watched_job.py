@@ -147,9 +147,7 @@ class Vouching(NamedTuple):
         """Whether nobody can have seen the job fail. Its end is told by the batch system's clock, its submission by ours."""
         if self.since is None or outcome.ended is None:
             return False
-        if job.since >= self.since:
-            return outcome.ended >= int(self.since)
-        return outcome.ended >= self.since + CLOCKS
+        return outcome.ended >= self.since + (0 if job.since >= self.since else CLOCKS)
 
     def is_late(self, outcome: BatchOutcome, now: float) -> bool:
         """Whether the time for a decision on a job that failed is over."""
