@@ -135,6 +135,10 @@ class MendBatchJobs:
     async def _owned(self, words: Collection[WatchedJob]) -> dict[BatchId, WatchedJob]:
         """The jobs whose own user left word of them, by what the batch system says. One that it does not know is looked at again
         later; the word of another user is ignored."""
+        for word in [word for word in words if word.cluster]:
+            self.troubled(f"word {word.file} is ignored: jobs of other clusters are not watched")
+            self.spool.discard(word)
+        words = [word for word in words if not word.cluster]
         names = {word.id for word in words}
         for gone in self._identities.keys() - names:
             del self._identities[gone]
