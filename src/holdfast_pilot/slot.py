@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 import time
 from dataclasses import replace
@@ -26,7 +25,16 @@ from holdfast_pilot.payload import (
     make_payload,
     safe_part,
 )
-from holdfast_pilot.slot_end import EXECUTING, STOPPED, TOLD_TO_STOP, WENT_FOR, make_end, unbegun, with_cleanup
+from holdfast_pilot.slot_end import (
+    EXECUTING,
+    STOPPED,
+    TOLD_TO_STOP,
+    WENT_FOR,
+    killed_from_outside,
+    make_end,
+    unbegun,
+    with_cleanup,
+)
 from holdfast_pilot.staging import StagingError, StoppedError, most_telling
 from holdfast_pilot.task_plan import found_outputs, lay_out, read_report, runner_command
 from holdfast_pilot.warm_calls import WarmCalls
@@ -49,7 +57,6 @@ _GATHER = 0.02
 _AFTERMATH = 2.0
 # Faults after which a task's client may want to see what is there.
 _OF_THE_TASK = ("exit", "signal", "wall-limit")
-_FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)
 
 
 class Slot(threading.Thread):
@@ -261,8 +268,7 @@ class Slot(threading.Thread):
 
     def _ended_with_us(self, outcome: Outcome) -> bool:
         """Whether a payload died since this pilot is being ended: of a SIGKILL it does not live to say so."""
-        by_signal = outcome.signal in _FROM_OUTSIDE and not outcome.stopped_for and not outcome.oom_kills
-        if not by_signal and outcome.stopped_for != GUARD_LOST:
+        if not killed_from_outside(outcome) and outcome.stopped_for != GUARD_LOST:
             return False
         over = time.monotonic() + _AFTERMATH
         while not self._told_to_go() and time.monotonic() < over:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 from typing import TYPE_CHECKING, Any
 
 from holdfast_pilot.clock import stamp
@@ -29,10 +30,17 @@ STOPPED = {
 WENT_FOR = {TOLD_TO_STOP: "told-to-stop", TIME_OVER: "time-over", LEASE_LOST: LEASE_LOST}
 
 
+_FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)
+
 # How far an attempt was.
 STAGING_IN = "staging-in"
 EXECUTING = "executing"
 STAGING_OUT = "staging-out"
+
+
+def killed_from_outside(outcome: Outcome) -> bool:
+    """Whether somebody else ended a process: not the pilot, and not the kernel for want of memory."""
+    return outcome.signal in _FROM_OUTSIDE and not outcome.stopped_for and not outcome.oom_kills
 
 
 def symbol(error: OSError) -> str:

@@ -18,7 +18,7 @@ from holdfast_pilot.outputs import (
 )
 from holdfast_pilot.payload import BadClaimError, ClaimedJob, Outcome, Surroundings
 from holdfast_pilot.runner import RESULT_FILE
-from holdfast_pilot.slot_end import EXECUTING, STOPPED, make_end, unbegun
+from holdfast_pilot.slot_end import EXECUTING, STOPPED, killed_from_outside, make_end, unbegun
 from holdfast_pilot.staging import StagingError, StoppedError
 from holdfast_pilot.warm_runner import ROOM, RunnerStartError, WarmRunner, runner_key
 
@@ -98,7 +98,9 @@ class WarmCalls:
                 runner = self._ready(first.job)
             except RunnerStartError as failed:
                 outcome = failed.outcome
-                reason = STOPPED.get(outcome.stopped_for, "start-failed")
+                reason = STOPPED.get(outcome.stopped_for) or (
+                    "not-started" if killed_from_outside(outcome) else "start-failed"
+                )
                 facts = {"stage": EXECUTING, "error": outcome.start_symbol, "file": outcome.start_part}
                 self._deliver(todo.popleft(), deliver, outcome, reason=reason, words=str(failed), **facts)
             except (BadClaimError, OSError) as refused:

@@ -110,3 +110,15 @@ def test_a_command_that_is_no_interpreter_fails_its_call(server: FakeServer, pil
     pilot()
     end = server.end_of(call(server, "os:getpid", python="false"))
     assert (end["outcome"], end["reason"]) == ("fault", "start-failed")
+
+
+def test_a_call_whose_runner_is_killed_from_outside_before_it_began_has_not_started(
+    server: FakeServer, pilot: StartPilot, tmp_path: Path
+) -> None:
+    """Nothing of the call ran, and it did nothing wrong: it may begin elsewhere without counting as a failure."""
+    killed = tmp_path / "python"
+    killed.write_text("#!/bin/sh\nkill -TERM $$\n")
+    killed.chmod(0o755)
+    pilot()
+    end = server.end_of(call(server, "os:getpid", python=str(killed)))
+    assert (end["reason"], end["signal"]) == ("not-started", 15)
