@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 from tests.contracts.examples import job
 
+from holdfast.adapters.sql.incident_store import SqlIncidentStore
 from holdfast.adapters.sql.job_store import SqlJobStore
 from holdfast.adapters.system.clock import SystemClock
+from holdfast.domain.faults.exception_type import ExceptionType
+from holdfast.domain.faults.incident import Incident, IncidentState, standing_of
 from holdfast.domain.jobs.claim import leave_fault
-from holdfast.domain.jobs.job_document import Claim, State
+from holdfast.domain.jobs.job_document import Claim, Ending, Outcome, State, Token
 from holdfast.ports.errors import Transient
 from holdfast.ports.job_store import Change
+from holdfast.services.fault_incident import fault_incident_id
 from holdfast.services.steer_jobs import SteerJobs
 from holdfast.services.write_checked import Answer, CheckedWriter, Unsettled, Wish
 
@@ -52,5 +56,43 @@ async def test_what_runs_is_ordered_to_stop_although_the_store_did_not_settle_al
             await steer.many(["one", "two"], "cancel", holder="case", by="case")
         (order,) = await store.find_records(kind="order")
         assert (order.job, order.body["order"]) == ("two", "cancel")
+    finally:
+        await store.close()
+
+
+@pytest.mark.finding("F-D1")
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_retry_lets_go_of_what_the_exlet_of_its_fault_holds_before_the_incident_is_settled(
+    tmp_path: Path, *, answers: bool
+) -> None:
+    store = SqlJobStore(f"sqlite:///{tmp_path / 'steer.db'}")
+    await store.open()
+    try:
+        last = Ending(Token(0, 1), "claim-1", Outcome.FAULT, exit_code=1, host="n17")
+        document = job("one", state=State.FAULTED, attempt=1, last=last)
+        name = fault_incident_id(document)
+        await store.write([Change(document.having(holders=(f"{name}:1:0", "ann")), None)])
+        incidents = SqlIncidentStore(store.database)
+        incident = Incident(name, document.tenant, "ann", ExceptionType.ABORT, 1, job="one", attempt=1)
+        await incidents.add_incidents([(incident, standing_of(incident).moved(IncidentState.HELD, now=1, n=1))])
+        asked: list[str] = []
+
+        async def released(incident: str) -> None:
+            asked.append(incident)
+            if not answers:
+                raise Transient("the engine does not answer")
+
+        steer = SteerJobs(store, CheckedWriter(store), SystemClock(), leave_fault, incidents, released)
+        if not answers:
+            with pytest.raises(Transient):
+                await steer.retry("one", by="ann", reason="looked at")
+            assert (await store.get(["one"]))["one"].document.state is State.FAULTED, "the command can be repeated"
+            assert (await incidents.get_standings([name]))[name].standing.state is IncidentState.HELD
+            return
+        await steer.retry("one", by="ann", reason="looked at")
+        now = (await store.get(["one"]))["one"].document
+        assert (now.state, now.holders) == (State.AVAILABLE, ("ann",)), "what a person holds stays held"
+        assert asked == [name]
+        assert (await incidents.get_standings([name]))[name].standing.state is IncidentState.COMPLETE
     finally:
         await store.close()

@@ -142,8 +142,8 @@ def _field(action: Action, name: str) -> Schema:
 
 def _targets(action: Action) -> list[Target]:
     if action in (Action.RESTART, Action.FORCE_COMPLETE, Action.FORCE_FAIL):
-        return [Target.JOB, Target.ITEM]
-    return list(Target) if action in STEERING else [Target.JOB, Target.ITEM, Target.CASE]
+        return [Target.SUBJECT, Target.JOB, Target.ITEM]
+    return list(Target) if action in STEERING else [Target.SUBJECT, Target.JOB, Target.ITEM, Target.CASE]
 
 
 def _one_of(members: type[StrEnum] | list[Target]) -> Schema:

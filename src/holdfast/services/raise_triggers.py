@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from holdfast.domain.exlets.exlet import Exlet
+from holdfast.domain.exlets.exlet import Exlet, aimed
 from holdfast.domain.exlets.exlet_plain import exlet_as_plain
 from holdfast.domain.faults.engine_case import engine_of_version
 from holdfast.domain.faults.exception_type import ExceptionType
@@ -162,6 +162,7 @@ class RaiseTriggers:
         n = stored.standing.n + 1
         while await incidents.get_decision(incident.id, n) is not None:
             n += 1
+        exlet = aimed(exlet, at_job=bool(incident.job))
         detail: Mapping[str, object] = {"words": f"launched by {by}"}
         decision = Decision(
             incident.id, n, incident.tenant, self.clock.now(), EXLET, by, exlet=exlet_as_plain(exlet), detail=detail

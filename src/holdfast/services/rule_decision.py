@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.domain.exlets.exlet import Exlet
+from holdfast.domain.exlets.exlet import Exlet, aimed
 from holdfast.domain.exlets.exlet_plain import exlet_as_plain, version_of
 from holdfast.domain.faults.house_policy import Course
 from holdfast.domain.faults.incident import Decision, Incident
@@ -39,6 +39,7 @@ def decision_by_rule(
     name = f"{by.rule_set}#{ruling.rule}"
     if isinstance(exlet, str):
         return _held(incident, name, exlet, detail, now, n)
+    exlet = aimed(exlet, at_job=bool(incident.job))
     rule = by.walk.tree.rules[by.walk.last_satisfied]
     detail |= {"words": f"if {shortened(rule.condition)}" + (f"; {rule.description}" if rule.description else "")}
     detail |= {"author": rule.author} if rule.author else {}

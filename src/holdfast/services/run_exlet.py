@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from holdfast.domain.exlets.exlet import Exlet
+from holdfast.domain.exlets.exlet_plain import exlet_from_plain
 from holdfast.domain.exlets.exlet_run import (
     RunState,
     StepEnd,
     WorkletEnded,
     run_name,
+    step_id,
     worklet_case,
 )
 from holdfast.domain.exlets.primitive import (
@@ -26,6 +28,7 @@ from holdfast.domain.exlets.primitive import (
     Steer,
     Target,
     Worklet,
+    target_of,
     worklets_of,
 )
 from holdfast.domain.exlets.worklet_data import filled
@@ -190,6 +193,41 @@ class RunExlet:
         with suppress(NotFound):  # it has ended
             await (await self._engine_of(incident)).send_verb(incident.case, verb)
 
+    async def release(self, incident: str) -> None:
+        """Let go of what the last exlet of an incident has suspended: a person has answered the incident, and nothing is to wait for it any more.
+
+        The job itself is not touched: the person has steered it. `Transient` if the engine does not answer: the same call again is safe.
+        """
+        standing = (await self.incidents.get_standings([incident])).get(incident)
+        known = (await self.incidents.get_incidents([incident])).get(incident)
+        if standing is None or known is None or not known.case or known.engine != OWN_ENGINE or not standing.standing.n:
+            return
+        n = standing.standing.n
+        decision = await self.incidents.get_decision(incident, n)
+        if decision is None or decision.exlet is None:
+            return
+        for place, step in enumerate(exlet_from_plain(decision.exlet).steps):
+            target = target_of(step.do)
+            if step.action not in (Action.SUSPEND, Action.HOLD) or target in (Target.JOB, None):
+                continue
+            holder = step_id(incident, n, place)
+            if target is Target.ALL_CASES:
+                flow = known.flow or (await (await self._engine_of(known)).describe(known.case)).version
+                await self.gates.let_go(known.tenant, flow, holder)
+                continue
+            verb = Verb(
+                self.clock.now(),
+                f"release:{holder}",
+                VerbKind.CONTINUE,
+                item=known.item if target is Target.ITEM else "",
+                by="exlet",
+                holder=holder,
+                reason=f"incident {incident} was answered by a person",
+                ancestors=target is Target.ANCESTORS,
+            )
+            with suppress(NotFound):  # the case has ended
+                await (await self._engine_of(known)).send_verb(known.case, verb)
+
     async def _keeps(self, incident: str, n: int) -> bool:
         """Whether what the exlet did was to keep something for a person: by its last step, or because a ladder said so at its end."""
         steps = (await self.exlet(incident, n)).steps
@@ -241,6 +279,8 @@ class RunExlet:
     async def _one(self, ask: Ask, target: Target) -> Outcome:
         """A job, an item, a case, or a case and its ancestors."""
         incident, action = ask.incident, ask.do.action
+        if target is Target.SUBJECT:
+            target = Target.JOB if incident.job else Target.ITEM
         if target is Target.JOB or (target is Target.ITEM and not incident.case):
             if not incident.job:
                 return Outcome(done=False, detail="the exception is not about a job")

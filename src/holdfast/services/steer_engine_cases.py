@@ -78,7 +78,7 @@ class SteerEngineCases:
                 )
 
     async def _steer(self, ask: Ask, case: EngineCase, verb: OrderVerb, target: Target) -> Outcome:
-        if target in (Target.JOB, Target.ITEM):
+        if target in (Target.SUBJECT, Target.JOB, Target.ITEM):
             if not ask.incident.item:
                 return Outcome(done=False, detail="the exception is not about an item")
             return await self._said(ask, [_order(ask, case, verb, item=ask.incident.item)])

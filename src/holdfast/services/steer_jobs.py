@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from holdfast.domain.faults.incident import IncidentState
 from holdfast.domain.jobs import steering
 from holdfast.domain.jobs.claim import FaultAnswer, begin, release
 from holdfast.domain.jobs.job_document import JobDocument, Phase, State, Token
@@ -34,6 +35,9 @@ class SteerJobs:
     incidents: IncidentStore | None = None
     """Where a fault waits for a person, and does no more when the job is retried or ended by hand; None: the caller sees to that."""
 
+    released: Callable[[str], Awaitable[None]] | None = None
+    """Lets go of what the exlet of an incident holds beside the job (`RunExlet.release`); None: this domain runs no cases."""
+
     async def cancel(self, job: str, *, by: str, reason: str = "") -> Answer:
         """End the job; a pilot that runs it is ordered to stop."""
         now = self.clock.now()
@@ -61,10 +65,13 @@ class SteerJobs:
         )
 
     async def retry(self, job: str, *, by: str, reason: str = "") -> Answer:
+        """Run a faulted job again. Whatever the exlet of its fault holds goes on."""
         now = self.clock.now()
         return await self._moved_on(
             job,
-            lambda document: steering.retry(document, now=now, by=by, reason=reason),
+            lambda document: steering.retry(
+                document, now=now, by=by, reason=reason, answered=fault_incident_id(document)
+            ),
             lambda document: False,
             f"{by}: retry. {reason}",
         )
@@ -165,8 +172,9 @@ class SteerJobs:
         mine: Callable[[JobDocument], bool],
         words: str,
     ) -> Answer:
-        """The job goes on, or ends, by somebody's word."""
+        """The job goes on, or ends, by somebody's word. `Transient` if what its incident holds cannot be let go of now: nothing was changed."""
         before: list[JobDocument] = []
+        await self._release_first(job, decide)
 
         def noting(document: JobDocument) -> JobDocument | Refused:
             before[:] = [document]
@@ -186,6 +194,18 @@ class SteerJobs:
         if self.incidents is not None:
             with suppress(PortError):
                 await settle_held(self.incidents, faults, words, now=self.clock.now())
+
+    async def _release_first(self, job: str, decide: Callable[[JobDocument], JobDocument | Refused]) -> None:
+        """Let go of what the exlet of a job's fault holds beside the job, before the job moves on: an incident that is settled is not listed, and nobody would see what it still holds."""
+        if self.released is None or self.incidents is None:
+            return
+        stored = (await self.store.get([job])).get(job)
+        if stored is None or stored.document.state is not State.FAULTED or isinstance(decide(stored.document), Refused):
+            return
+        name = fault_incident_id(stored.document)
+        known = (await self.incidents.get_standings([name])).get(name)
+        if known is not None and known.standing.state is IncidentState.HELD:
+            await self.released(name)
 
     async def _one(
         self, job: str, decide: Callable[[JobDocument], JobDocument | Refused], mine: Callable[[JobDocument], bool]

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.domain.exlets.made_up import exlets
 
-from holdfast.domain.exlets.exlet import Exlet, Step, actions_of, is_one_write
+from holdfast.domain.exlets.exlet import Exlet, Step, actions_of, aimed, is_one_write
 from holdfast.domain.exlets.exlet_check import check_exlet
 from holdfast.domain.exlets.exlet_plain import exlet_as_plain, exlet_from_plain, version_of
 from holdfast.domain.exlets.primitive import (
+    STEERING,
     Action,
     Amount,
     AvoidHost,
@@ -181,3 +182,21 @@ def test_which_exlets_are_one_write() -> None:
         exlet(Rollback()),
     )
     assert not any(is_one_write(one) for one in several)
+
+
+@pytest.mark.finding("F-D1")
+@pytest.mark.parametrize("action", sorted({*STEERING, Action.HOLD}))
+def test_a_step_without_a_target_is_about_the_job_of_the_exception_or_its_item(action: Action) -> None:
+    read = exlet_from_plain({"name": "e", "steps": [{"action": action.value}]})
+    assert exlet_as_plain(read)["steps"] == [{"action": action.value}], "it is stored as it was written"
+    for at_job, target in ((True, "job"), (False, "item")):
+        assert exlet_as_plain(aimed(read, at_job=at_job))["steps"] == [{"action": action.value, "target": target}]
+    explicit = exlet_from_plain({"name": "e", "steps": [{"action": action.value, "target": "item"}]})
+    assert aimed(explicit, at_job=True) == explicit
+
+
+@pytest.mark.finding("F-D1")
+def test_what_was_suspended_without_a_target_is_the_job_for_a_job_that_failed() -> None:
+    steps = exlet(Steer(Action.SUSPEND), Resubmit(), Hold())
+    assert any("the job is suspended" in one.message for one in check_exlet(steps, ExceptionType.ABORT))
+    assert not check_exlet(exlet(Steer(Action.SUSPEND), Steer(Action.CONTINUE), Resubmit()), ExceptionType.ABORT)

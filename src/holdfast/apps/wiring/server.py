@@ -119,7 +119,9 @@ class ServerParts:
             self.submit.offered.append(parts.tracing.created)
             self.submit.trace = parts.traces.current
         self.requests = CloseRequests(parts.approvals, parts.incidents, clock)
-        self.steer = SteerJobs(store, writer, clock, leave_fault, parts.incidents)
+        exlets = parts.exceptions.acting.exlets
+        released = exlets.release if exlets is not None and parts.engine is not None else None
+        self.steer = SteerJobs(store, writer, clock, leave_fault, parts.incidents, released)
         self.tasks = KeepTasks(store, self.submit, self.steer, clock, recall)
         self.make_tasks = MakeTasks(store, self.submit, self.specifications, clock)
         self.beats = KeepBeats(

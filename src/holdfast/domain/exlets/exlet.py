@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from holdfast.domain.exlets.primitive import Action, Hold, Primitive, Steer, Target
@@ -65,6 +65,20 @@ _ONE_WRITE = frozenset(
 _FORCED = frozenset({Action.RESTART, Action.FORCE_COMPLETE, Action.FORCE_FAIL, Action.REMOVE, Action.SUSPEND})
 
 
+def aimed(exlet: Exlet, *, at_job: bool) -> Exlet:
+    """The exlet for one exception: steps without a target of their own are about its job, or about its item if it is about no job."""
+    subject = Target.JOB if at_job else Target.ITEM
+
+    def aim(step: Step) -> Step:
+        match step.do:
+            case Steer(target=Target.SUBJECT) | Hold(target=Target.SUBJECT):
+                return replace(step, do=replace(step.do, target=subject))
+            case _:
+                return step
+
+    return replace(exlet, steps=tuple(aim(step) for step in exlet.steps))
+
+
 def is_one_write(exlet: Exlet, *, of_case: bool = False) -> bool:
     """Whether the whole exlet is one write on one job's document, for which no workflow is needed.
 
@@ -77,9 +91,9 @@ def is_one_write(exlet: Exlet, *, of_case: bool = False) -> bool:
         return True
     match do:
         case Steer(action, target) if action in _FORCED:
-            return target is Target.JOB or (target is Target.ITEM and not of_case)
+            return target is Target.JOB or (target in (Target.SUBJECT, Target.ITEM) and not of_case)
         case Hold(target):
-            return target is Target.JOB or (target is Target.ITEM and not of_case)
+            return target is Target.JOB or (target in (Target.SUBJECT, Target.ITEM) and not of_case)
         case _:
             return False
 

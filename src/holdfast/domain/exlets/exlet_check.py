@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Mapping
 
-from holdfast.domain.exlets.exlet import MAX_STEPS, Exlet, Step
+from holdfast.domain.exlets.exlet import MAX_STEPS, Exlet, Step, aimed
 from holdfast.domain.exlets.job_stages import PATTERNS, why_not
 from holdfast.domain.exlets.primitive import (
     INSIDE,
@@ -58,6 +58,8 @@ ENDING = frozenset({Action.REMOVE, Action.FORCE_COMPLETE, Action.FORCE_FAIL})
 RESENDABLE = EXECUTING | {ExceptionType.TIMEOUT, ExceptionType.RESOURCE_UNAVAILABLE}
 """The types whose job can be sent off again, or elsewhere."""
 ANYWHERE = frozenset({Action.NOTIFY})
+OF_JOBS = frozenset({ExceptionType.ABORT, ExceptionType.CONSTRAINT_VIOLATION})
+"""Exceptions that are about a job wherever there is one: a step without a target is checked as one of the job."""
 REFERENCES = frozenset({"params", "tasks", "incident", "case"})
 """What the data of a worklet may refer to."""
 MAX_GIVEN = 16_384
@@ -75,6 +77,7 @@ def check_exlet(
     ``kind``: the type of exception that it is to answer; without one, only what is wrong for every type is said. ``worklets`` and ``ladders``: those that
     exist; without them any name is taken to be one.
     """
+    exlet = aimed(exlet, at_job=kind in OF_JOBS)
     findings = list(_check_frame(exlet))
     for place, step in enumerate(exlet.steps):
         at: Place = ("steps", place)

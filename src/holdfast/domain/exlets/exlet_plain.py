@@ -56,7 +56,7 @@ def step_as_plain(step: Step) -> Plain:
         value = getattr(step.do, one.name)
         default = one.default if one.default is not MISSING else None
         unsaid = value == default or (one.default_factory is not MISSING and not value)
-        if unsaid and one.name != "target":
+        if unsaid:
             continue
         out[one.name] = _plain(value)
     if step.when_refused is not None:

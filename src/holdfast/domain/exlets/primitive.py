@@ -57,6 +57,8 @@ class Action(StrEnum):
 class Target(StrEnum):
     """What is meant, from the small to the large."""
 
+    SUBJECT = "subject"
+    """What the exception is about: its job, or its item if it is about no job. The default. A decision has one of the others in its place."""
     JOB = "job"
     """The one job that the exception is about; of a scatter one element."""
     ITEM = "item"
@@ -73,7 +75,7 @@ class Steer:
     """Does something to an item, a case, all cases or the ancestors."""
 
     action: Action
-    target: Target = Target.ITEM
+    target: Target = Target.SUBJECT
 
 
 STEERING = frozenset(
@@ -263,7 +265,7 @@ class AvoidHost:
 class Hold:
     """Suspends it for a person; the last step of its exlet."""
 
-    target: Target = Target.ITEM
+    target: Target = Target.SUBJECT
     reason: str = ""
 
     action = Action.HOLD
@@ -305,6 +307,7 @@ KINDS: Mapping[Action, type[Primitive]] = {
 """The record of arguments that belongs to each action."""
 
 INSIDE: Mapping[Target, frozenset[Target]] = {
+    Target.SUBJECT: frozenset({Target.SUBJECT, Target.JOB}),
     Target.JOB: frozenset({Target.JOB}),
     Target.ITEM: frozenset({Target.JOB, Target.ITEM}),
     Target.CASE: frozenset({Target.JOB, Target.ITEM, Target.CASE}),

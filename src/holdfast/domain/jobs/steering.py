@@ -46,11 +46,12 @@ def let_go(
     return freed if holders else apply_held_end(freed, now=now, by=by, answer=answer)
 
 
-def retry(document: JobDocument, *, now: int, by: str, reason: str = "") -> JobDocument | Refused:
-    """Let a faulted job be claimed again."""
+def retry(document: JobDocument, *, now: int, by: str, reason: str = "", answered: str = "") -> JobDocument | Refused:
+    """Let a faulted job be claimed again. ``answered``: the incident that this answers; what its exlet holds is let go of by the same write."""
     if not allowed(document, Event.RETRY):
         return Refused(f"the job is {document.state}, not faulted")
-    return step(document, Event.RETRY, now=now, by=by, note=reason, not_before=now, releases=0)
+    holders = tuple(one for one in document.holders if not answered or not one.startswith(f"{answered}:"))
+    return step(document, Event.RETRY, now=now, by=by, note=reason, not_before=now, releases=0, holders=holders)
 
 
 def resubmit(
