@@ -250,3 +250,21 @@ def test_sysusers_has_every_user_of_the_units() -> None:
     reader = RawConfigParser(strict=False)
     for path in UNITS:
         reader.read_string(path.read_text())
+
+
+@pytest.mark.finding("F-F1")
+def test_opensearch_is_deployed_with_the_block_that_was_decided_on() -> None:
+    """Decision 11 measured `all` as harmful: each node drops its shards when the manager is gone, and writes stall for longer."""
+    decision = (ROOT / "docs/decisions/0011-opensearch-settings.md").read_text()
+    decided = re.search(r"\| `cluster\.no_cluster_manager_block` \| `(\w+)` \|", decision)
+    assert decided is not None
+    chart = yaml.safe_load((CHART / "values.yaml").read_text())["opensearch"]["config"]["opensearch.yml"]
+    named = {
+        "compose": compose()["x-opensearch"]["environment"]["cluster.no_cluster_manager_block"],
+        "chart": yaml.safe_load(chart)["cluster.no_cluster_manager_block"],
+    }
+    for page in sorted((ROOT / "docs/how-to").glob("*.md")):
+        for value in re.findall(r"no_cluster_manager_block: (\w+)", page.read_text()):
+            named[page.name] = value
+    assert "three-nodes.md" in named
+    assert set(named.values()) == {decided[1]} == {"write"}, named
