@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import resource
 import subprocess
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from holdfast.apps import entry
-from holdfast.apps.doctor import GOOD, MISSING, NOTE, Finding, examine
+from holdfast.apps.doctor import GOOD, MISSING, NOTE, Finding, examine, machine
+from holdfast.apps.settings import Settings
 from holdfast.apps.wiring.stores import look_at_store, open_stores
 from holdfast.ports.errors import PortError
 from holdfast.services.note_keepers import FORGET, SILENT, NoteKeepers, keepers_known
@@ -198,3 +200,16 @@ def test_the_password_of_the_store_is_used_and_not_told(tmp_path: Path) -> None:
     assert any(wanted in one for one in heard), heard
     assert "p@ss" not in said
     assert "p%40ss" not in said
+
+
+@pytest.mark.finding("F-F2")
+def test_the_limit_of_open_files_is_told_as_pilots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (65_536, 65_536))
+    (fleet,) = machine.open_files(Settings(state=tmp_path, store="postgresql://db/holdfast"))
+    assert (fleet.state, fleet.words) == (NOTE, "at most 65,536: enough for about 18,512 pilots at a server")
+    assert "262,144" in fleet.remedy
+    (laptop,) = machine.open_files(Settings(state=tmp_path))
+    assert laptop.state == GOOD
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (262_144, 262_144))
+    (enough,) = machine.open_files(Settings(state=tmp_path, store="postgresql://db/holdfast"))
+    assert enough.state == GOOD

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from holdfast.apps.cli import app
-from holdfast.client.sizing import MEASURED, Load, plan
+from holdfast.client.sizing import MEASURED, OPEN_FILES, SPARE_FILES, Load, plan
 
 loads = st.builds(
     Load,
@@ -28,6 +28,8 @@ def test_a_plan_carries_its_peak(load: Load) -> None:
     assert made.peak >= made.mean > 0
     assert made.servers * MEASURED.busy >= made.server_cores
     assert made.servers * MEASURED.connections >= load.pilots
+    assert made.sockets * made.servers >= MEASURED.sockets * load.pilots
+    assert made.sockets_one_down + SPARE_FILES <= OPEN_FILES, "what is deployed carries every plan with a server down"
     assert made.keepers * MEASURED.busy >= made.keeper_cores
     assert made.workers * MEASURED.busy >= made.worker_cores
     assert made.store_nodes * made.store_cores_each * MEASURED.busy >= made.store_cores * 0.999
@@ -51,6 +53,7 @@ def test_ten_million_jobs_a_day() -> None:
     assert made.beats == 500
     assert 50_000 < made.temporal_events_per_day < 200_000
     assert made.profile == "fleet"
+    assert (made.servers, made.sockets, made.sockets_one_down) == (5, 60_000, 75_000)
 
 
 def test_the_command_says_it() -> None:

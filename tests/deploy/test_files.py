@@ -18,6 +18,7 @@ from tests.servers import SCRIPT, installed, versions
 
 from holdfast.apps.entry import app
 from holdfast.apps.settings import Settings, load
+from holdfast.client.sizing import OPEN_FILES, SPARE_FILES, Load, plan
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -268,3 +269,16 @@ def test_opensearch_is_deployed_with_the_block_that_was_decided_on() -> None:
             named[page.name] = value
     assert "three-nodes.md" in named
     assert set(named.values()) == {decided[1]} == {"write"}, named
+
+
+@pytest.mark.finding("F-F2")
+@pytest.mark.parametrize("pilots", [1_000, 40_000, 60_000, 100_000, 1_000_000])
+def test_a_server_may_open_as_many_files_as_its_plan_needs_with_one_server_down(pilots: int) -> None:
+    limits = {
+        "unit": int(dict(unit(DEPLOY / "systemd/holdfast-server.service")["Service"])["LimitNOFILE"]),
+        "compose": compose()["services"]["server"]["ulimits"]["nofile"]["soft"],
+    }
+    assert set(limits.values()) == {OPEN_FILES}, "doctor speaks of the limit that is deployed"
+    assert str(OPEN_FILES) in (CHART / "templates/NOTES.txt").read_text()
+    needed = plan(Load(1e7, pilots)).sockets_one_down + SPARE_FILES
+    assert min(limits.values()) >= needed

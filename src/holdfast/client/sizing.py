@@ -10,6 +10,10 @@ import math
 from dataclasses import dataclass
 
 DAY = 86_400
+OPEN_FILES = 262_144
+"""Files that a server may have open as we deploy it (`LimitNOFILE`, `ulimits`): more than any plan needs with one server down, and room for the store, clients and files."""
+SPARE_FILES = 10_000
+"""Files that a server needs beside the sockets of pilots, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,9 @@ class Costs:
     busy: float = 0.5
     """How much of a core is planned for: the rest is for bursts, compaction and one machine that is down."""
     connections: int = 20_000
-    """Pilots that one server is to hold connections of; each has three."""
+    """Pilots that one server is to hold connections of."""
+    sockets: int = 3
+    """Connections that a pilot has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,10 @@ class Plan:
     """Beats a second."""
     server_cores: float
     servers: int
+    sockets: int
+    """Connections of pilots that one server holds."""
+    sockets_one_down: int
+    """The same while one server is down and its pilots have turned to the others."""
     keeper_cores: float
     keepers: int
     worker_cores: float
@@ -111,6 +121,8 @@ def plan(load: Load, costs: Costs = MEASURED) -> Plan:
         beats=beats,
         server_cores=server,
         servers=servers,
+        sockets=math.ceil(load.pilots * costs.sockets / servers),
+        sockets_one_down=math.ceil(load.pilots * costs.sockets / (servers - 1)),
         keeper_cores=keeper,
         keepers=processes(keeper),
         worker_cores=worker,

@@ -46,7 +46,12 @@ def plan(
         out.document({"load": asdict(load), "costs": asdict(MEASURED), "plan": asdict(made)})
         return ExitCode.OK
     rows = [
-        ("servers", str(made.servers), f"{made.server_cores:.2f}", f"{made.beats:,.0f} beats a second among it"),
+        (
+            "servers",
+            str(made.servers),
+            f"{made.server_cores:.2f}",
+            f"{made.beats:,.0f} beats a second among it; each holds {made.sockets:,} connections of pilots, {made.sockets_one_down:,} with one server down",
+        ),
         ("keepers", str(made.keepers), f"{made.keeper_cores:.2f}", f"{load.faults:.0%} of attempts fail"),
         ("workers", str(made.workers), f"{made.worker_cores:.2f}", "if there are flows"),
         ("Temporal", "", f"{made.temporal_cores:.2f}", f"{made.temporal_events_per_day:,.0f} events a day"),

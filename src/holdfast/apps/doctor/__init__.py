@@ -18,6 +18,7 @@ CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     machine.state,
     machine.folders,
     machine.pages,
+    machine.open_files,
     secret_files.key,
     secret_files.others,
     place.store,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import platform
+import resource
 import shutil
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from holdfast.apps.doctor.finding import GOOD, MISSING, NOTE, Finding
 from holdfast.apps.settings import Settings
+from holdfast.client.sizing import MEASURED, OPEN_FILES, SPARE_FILES
 
 ROOM = 1 << 30
 """Bytes below which a disk is nearly full."""
@@ -27,6 +29,21 @@ def system() -> Iterator[Finding]:
         yield Finding(
             "system", MISSING, f"{platform.system()} is not Linux", "Run Holdfast on Linux, or in a Linux container."
         )
+
+
+def open_files(settings: Settings) -> Iterator[Finding]:
+    """A server that may open no more files takes no more pilots."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= OPEN_FILES:
+        yield Finding("open files", GOOD, "as many as any plan needs")
+        return
+    spare = min(SPARE_FILES, soft // 2)
+    words = f"at most {soft:,}: enough for about {(soft - spare) // MEASURED.sockets:,} pilots at a server"
+    if settings.store_url.startswith("sqlite"):
+        yield Finding("open files", GOOD, words)
+    else:
+        remedy = f"Raise the limit to {OPEN_FILES:,} where the server is started: LimitNOFILE of its unit, or ulimits."
+        yield Finding("open files", NOTE, words, remedy)
 
 
 def names(settings: Settings) -> Iterator[Finding]:
