@@ -104,7 +104,12 @@ async def proxy(outer: Domain, inner: TaskServer, road: Road) -> AsyncIterator[P
         try:
             made = Proxy(server, road)
             hint = made.relay.hint
-            made.relay.hint = lambda task: (made.hints.append(task), hint(task))[1]  # type: ignore[method-assign, func-returns-value]
+
+            def noted(task: str, *, only_of: str = "") -> None:
+                made.hints.append(task)
+                hint(task, only_of=only_of)
+
+            made.relay.hint = noted  # type: ignore[method-assign]
             yield made
         finally:
             await stop(loops)

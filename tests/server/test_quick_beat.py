@@ -17,7 +17,6 @@ from tests.server.scripted_pilot import ScriptedPilot
 
 from holdfast.apps.server.quick_beat import QuickBeat
 from holdfast.ports.errors import Transient
-from holdfast.services.store_errors import unwatched
 
 
 async def test_a_beat_is_stored_and_answered(server: RunningServer, tenant: str) -> None:
@@ -141,13 +140,12 @@ async def test_a_beat_that_cannot_be_stored_gets_the_usual_answer(
     server: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pilot = await ScriptedPilot.register(server, tenant)
-    store = type(unwatched(server.services.parts.pilots))
 
-    async def put_sheet(_self: object, _sheet: object) -> None:
+    async def put_sheet(_sheet: object) -> None:
         raise Transient("the store is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "put_sheet", put_sheet)
+        patch.setattr(server.services.parts.pilots, "put_sheet", put_sheet)
         async with wire(server) as line:
             await line.send(asked(pilot, 1))
             status, body = await line.answer()

@@ -106,10 +106,10 @@ class RelayTasks:
         finally:
             self._errands.stop()
 
-    def hint(self, task: str) -> None:
-        """Someone says that a task is over: it is looked at now."""
+    def hint(self, task: str, *, only_of: str = "") -> None:
+        """Someone says that a task is over: it is looked at now. Who may speak of a single job only changes nothing for the tasks of others."""
         for one in self.held:
-            if one.task == task:
+            if one.task == task and only_of in ("", one.document.id):
                 one.due = True
                 self._changed.set()
 

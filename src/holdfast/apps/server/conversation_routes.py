@@ -51,7 +51,5 @@ async def told(
     """A downstream server says that a task is over: it is looked at now. Its address may carry a capability for that task instead of a token."""
     for relay in desk.services.relays.relays:
         if relay.name == name and relay.tenant == who.tenant:
-            held = relay.held.of_job(who.job) if who.job else None
-            if not who.job or (held is not None and held.task == body.job):
-                relay.hint(body.job)
+            relay.hint(body.job, only_of=who.job)
     return json_answer({})
