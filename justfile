@@ -48,7 +48,7 @@ quick:
     uv run ruff check -q .
     uv run ruff format -q --check .
     uv run lint-imports --no-logo >/dev/null || uv run lint-imports --no-logo
-    HOLDFAST_QUICK=1 uv run pytest -q -m "not live and not slow and not long" -n 2 --dist loadfile tests/client tests/domain tests/formats tests/gate tests/services
+    HOLDFAST_QUICK=1 uv run pytest -q -m "not live and not slow and not long" -n 2 --dist worksteal tests/client tests/domain tests/formats tests/gate tests/services
 
 # Tests that need no server: all, or those of a path, as in `just test tests/formats`.
 test *paths:
