@@ -45,9 +45,15 @@ def newest_results(folders: Sequence[Path]) -> dict[str, str]:
     return results
 
 
+def result_of(test: str, results: Mapping[str, str]) -> str:
+    """The result of a test, or the worst of all tests of a marked file or class."""
+    outcomes = [result for name, result in results.items() if name == test or name.startswith(f"{test}::")]
+    return min(outcomes, key=WORST_FIRST.index, default="not run")
+
+
 def lines(tests: Mapping[str, Sequence[str]], results: Mapping[str, str]) -> list[str]:
     return [
-        f"{number:<6} {results.get(test, 'not run'):<8} {test}"
+        f"{number:<6} {result_of(test, results):<8} {test}"
         for number in sorted(tests, key=natural)
         for test in sorted(set(tests[number]))
     ]
@@ -73,9 +79,9 @@ def main() -> int:
         folders = [*folders, folder]
     results = newest_results(folders)
     print(*complaints, *lines(tests, results), sep="\n")
-    passed = sum(all(results.get(test) == "passed" for test in group) for group in tests.values())
+    passed = sum(all(result_of(test, results) == "passed" for test in group) for group in tests.values())
     print(f"findings: {len(tests)} have tests; of {passed} every test passed in the newest run")
-    failed = any(results.get(test) in ("failure", "error") for group in tests.values() for test in group)
+    failed = any(result_of(test, results) in ("failure", "error") for group in tests.values() for test in group)
     return 1 if failed or complaints else 0
 
 

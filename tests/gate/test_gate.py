@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scripts.ci_times import lines as times_lines
 from scripts.findings import lines as finding_lines
-from scripts.findings import newest_results
+from scripts.findings import newest_results, result_of
 from scripts.gate import PHASES, ROOT
 from scripts.gate_results import Table, TierResult, file_times, load_table, read_tests, save_table
 
@@ -92,6 +92,7 @@ def test_a_finding_is_as_good_as_the_worst_of_its_tests_parameters(tmp_path: Pat
     (tmp_path / "unit.xml").write_text(JUNIT)
     results = newest_results([tmp_path])
     assert results == {"tests/a.py::test_one": "failure", "tests/b.py::test_two": "skipped"}
+    assert result_of("tests/a.py", results) == "failure", "of a file that is marked as a whole"
     shown = finding_lines(
         {"F-A10": ["tests/b.py::test_two"], "F-A2": ["tests/a.py::test_one", "tests/c.py::new"]}, results
     )
