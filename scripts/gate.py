@@ -172,18 +172,19 @@ class Gate:
             )
             with self._lock:
                 self._running.add(child.pid)
-            out_of_time = threading.Event()
+            out_of_time, ended = threading.Event(), threading.Event()
 
             def give_up() -> None:
                 out_of_time.set()
                 os.killpg(child.pid, signal.SIGTERM)
-                time.sleep(60)
-                os.killpg(child.pid, signal.SIGKILL)
+                if not ended.wait(60):  # once it has ended, its number may be another's
+                    os.killpg(child.pid, signal.SIGKILL)
 
             timer = threading.Timer(left, give_up)
             timer.daemon = True
             timer.start()
             _, status, usage = os.wait4(child.pid, 0)
+            ended.set()
             timer.cancel()
             child.returncode = os.waitstatus_to_exitcode(status)
             with self._lock:

@@ -62,7 +62,7 @@ class SqlDatabase:
         with translated(checking_setup=True):
             async with self.dialect.reader.connect() as connection:
                 number = await connection.run_sync(_number_if_complete)
-            if number is None or number != LAYOUT:
+            if number != LAYOUT:
                 number = await self._make_tables()
         if number is not None and number > TAKEN:
             raise Permanent(f"the tables have layout {number}; this release knows {LAYOUT}")
