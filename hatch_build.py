@@ -27,4 +27,4 @@ class PagesHook(BuildHookInterface[Any]):
             subprocess.run(["npm", *words], cwd=web, check=True, env=os.environ | {"CI": "true"})  # noqa: S603, S607
 
     def _built(self) -> bool:
-        return (Path(self.root) / "src/holdfast/apps/server/pages/index.html").is_file()
+        return (Path(self.root) / "src/forestay/apps/server/pages/static/index.html").is_file()

@@ -27,8 +27,8 @@ check-python:
 # The pilot runs on Python 3.9: the checkers stand in for an interpreter that few machines still have.
 [private]
 check-pilot:
-    . scripts/versions.env && uvx --quiet "mypy@$MYPY_FOR_PYTHON_39_VERSION" --python-version 3.9 src/holdfast_pilot
-    uv run vermin --quiet --no-tips --violations -t=3.9- src/holdfast_pilot
+    . scripts/versions.env && uvx --quiet "mypy@$MYPY_FOR_PYTHON_39_VERSION" --python-version 3.9 src/forestay_pilot
+    uv run vermin --quiet --no-tips --violations -t=3.9- src/forestay_pilot
 
 [private]
 check-shell:
@@ -40,45 +40,50 @@ fix:
     uv run ruff format .
 
 # Folders with tests on the real servers, each of which is collected by every process of a tier: name only what has some.
-live_beside_folders := "tests/adapters tests/contracts tests/identity tests/live tests/openapi tests/papers tests/server tests/services tests/shim tests/tes tests/wes"
-live_alone_folders := "tests/insertion tests/live tests/papers tests/server tests/shim"
+live_beside_folders := "tests/unit/adapters tests/contract tests/system/identity tests/live tests/system/openapi tests/system/papers tests/unit/apps/server tests/unit/services tests/system/shim tests/system/tes tests/system/wes"
+live_pairs_folders := "tests/system/insertion tests/live tests/system/papers tests/unit/apps/server tests/system/shim"
+live_measured_folders := "tests/live tests/system/papers"
 
 # The first command: linters, and the tests of what decides (domain, formats, services, client). Under a minute on two cores.
 quick:
     uv run ruff check -q .
     uv run ruff format -q --check .
     uv run lint-imports --no-logo >/dev/null || uv run lint-imports --no-logo
-    HOLDFAST_QUICK=1 uv run pytest -q -m "not live and not slow and not long" -n 2 --dist worksteal tests/client tests/domain tests/formats tests/gate tests/services
+    FORESTAY_QUICK=1 uv run pytest -q -m "not live and not slow and not long" -n 2 --dist worksteal --ignore=tests/unit/client/executor tests/unit/client tests/unit/domain tests/unit/formats tests/unit/scripts tests/unit/services
 
-# Tests that need no server: all, or those of a path, as in `just test tests/formats`.
+# Tests that need no server: all, or those of a path, as in `just test tests/unit/formats`.
 test *paths:
-    uv run pytest -m "not live and not slow and not pages" -n {{ if paths == "" { beside } else { "2" } }} --dist loadfile {{ if paths == "" { "tests --ignore=tests/live --ignore=tests/openapi --ignore=tests/web --ignore=tests/wes" } else { "" } }} {{ paths }} || [ $? = 5 ]
+    uv run pytest -m "not live and not slow and not pages" -n {{ if paths == "" { beside } else { "2" } }} --dist loadfile {{ if paths == "" { "tests --ignore=tests/live --ignore=tests/system/openapi --ignore=tests/system/web --ignore=tests/system/wes" } else { "" } }} {{ paths }} || [ $? = 5 ]
 
 # Property tests, the simulation and the fuzzer of rules with fresh seeds, which are printed; the gate always takes the same.
 explore seed=`od -An -N4 -tu4 /dev/urandom | tr -d ' '`:
     @echo "seed {{ seed }}: repeat with 'just explore {{ seed }}'"
-    HOLDFAST_EXPLORE=1 uv run pytest -q -m "not live and not slow and not pages" -n 2 --hypothesis-seed={{ seed }} $(grep -rl 'from hypothesis' tests --include='test_*.py' | grep -v -e tests/web)
-    uv run python -m tests.simulation --schedules 2000 --jobs 2 --first {{ seed }}
-    uv run python -m tests.fuzz_rules --count 20000 --seed {{ seed }}
+    FORESTAY_EXPLORE=1 uv run pytest -q -m "not live and not slow and not pages" -n 2 --hypothesis-seed={{ seed }} $(grep -rl 'from hypothesis' tests --include='test_*.py' | grep -v -e tests/system/web)
+    uv run python -m tests.system.simulation --schedules 2000 --jobs 2 --first {{ seed }}
+    uv run python -m tests.system.fuzz_rules --count 20000 --seed {{ seed }}
 
 # Tests on the real servers (start them first with servers-up).
-live: live-beside live-alone
+live: live-beside live-pairs live-measured
 
 # Those of them that mostly wait, side by side.
 live-beside *args:
-    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and not alone and not other_store" -n {{ beside }} --dist loadfile {{ live_beside_folders }} {{ args }} || [ $? = 5 ]
+    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and not pair and not measured and not other_store" -n {{ beside }} --dist loadfile {{ live_beside_folders }} {{ args }} || [ $? = 5 ]
 
-# Those of them that measure time or kill processes, one after the other.
-live-alone *args:
-    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and alone" {{ live_alone_folders }} {{ args }} || [ $? = 5 ]
+# Those of them that kill processes and wait for short leases: two side by side at most.
+live-pairs *args:
+    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and pair and not measured" -n 2 --dist loadfile {{ live_pairs_folders }} {{ args }} || [ $? = 5 ]
+
+# Those of them whose result is a time or a rate, one after the other.
+live-measured *args:
+    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and measured" {{ live_measured_folders }} {{ args }} || [ $? = 5 ]
 
 # What the gate shows on SQLite alone, on PostgreSQL and OpenSearch too.
 stores *args:
-    eval "$(scripts/servers env)" && uv run pytest -m "other_store and not slow" -n {{ beside }} --dist loadfile tests/server tests/live tests/tes {{ args }}
+    eval "$(scripts/servers env)" && uv run pytest -m "other_store and not slow" -n {{ beside }} --dist loadfile tests/unit/apps/server tests/live tests/system/tes {{ args }}
 
 # Unmodified engines on the real Slurm, through the shim and by plugins; those too that take minutes to fetch.
 insertion *args:
-    eval "$(scripts/servers env)" && uv run pytest tests/insertion tests/shim tests/server/test_watcher.py {{ args }}
+    eval "$(scripts/servers env)" && uv run pytest tests/system/insertion tests/system/shim tests/unit/apps/server/insertion/test_watcher.py {{ args }}
 
 # Start the real servers that `live` needs, unless they run already.
 servers-up:
@@ -97,42 +102,42 @@ servers-down:
 
 # kill -9, pauses, outages and lost answers on real processes, judged by an auditor: small (minutes) or full.
 chaos size="small" *args:
-    uv run python -m tests.chaos {{ size }} {{ args }}
+    uv run python -m tests.system.chaos {{ size }} {{ args }}
 
 # kill -9 of server, keeper, worker and Temporal at the named points of a case: `small`, or at every point.
 chaos-cases *args:
-    eval "$(scripts/servers env)" && uv run python -m tests.chaos.cases {{ args }}
+    eval "$(scripts/servers env)" && uv run python -m tests.system.chaos.cases {{ args }}
 
 # kill -9 of who carries exlets out, so many times in the middle of each primitive.
 chaos-exlets *args:
-    eval "$(scripts/servers env)" && uv run python -m tests.chaos.exlets {{ args }}
+    eval "$(scripts/servers env)" && uv run python -m tests.system.chaos.exlets {{ args }}
 
 # Every failure at every stage by every submission pattern, on real processes: measured, and written to the docs.
 [positional-arguments]
 matrix *args:
-    uv run python -m tests.matrix "$@"
+    uv run python -m tests.system.matrix "$@"
     uv run python scripts/failure_matrix.py
 
 # What each fault-tolerant pattern costs, for each way to submit: messages, time and processor time, with and without the fault in turns.
 pattern-costs *args:
-    uv run python -m tests.matrix.pattern_cost {{ args }}
+    uv run python -m tests.system.matrix.pattern_cost {{ args }}
     just proof
 
 # What the metadata buys: text to read until a failure is understood, and completion of a mixed load, with and without.
 metadata-value *args:
-    uv run python -m tests.metadata {{ args }}
+    uv run python -m tests.system.metadata {{ args }}
     just proof
 
 # The fault table: every test and campaign that its rows name, `small`, or `full` for a release (hours); `just faults list` says what is shown and what is not.
 faults *args:
-    eval "$(scripts/servers env)" && uv run python -m tests.faults {{ args }}
+    eval "$(scripts/servers env)" && uv run python -m tests.system.faults {{ args }}
     just proof
 
 # Stores that are killed, filled, split, lost and brought back: each test starts its own (minutes; small disks and networks of its own take root).
 faults-stores *args:
-    [ -n "${HOLDFAST_TEST_TEMPORAL_SERVER:-}" ] || scripts/servers install temporal_server
-    eval "$(scripts/servers env)" && uv run pytest -s -m slow tests/faults/test_own_opensearch.py tests/faults/test_own_postgres.py tests/faults/test_spoilt_ways.py tests/live/test_restored.py {{ args }}
-    uv run python -m tests.linearizability 5000 --stores split
+    [ -n "${FORESTAY_TEST_TEMPORAL_SERVER:-}" ] || scripts/servers install temporal_server
+    eval "$(scripts/servers env)" && uv run pytest -s -m slow tests/system/faults/test_own_opensearch.py tests/system/faults/test_own_postgres.py tests/system/faults/test_spoilt_ways.py tests/live/test_restored.py {{ args }}
+    uv run python -m tests.system.linearizability 5000 --stores split
 
 # Write the page "Proof" and its pictures from bench/results.
 proof *args:
@@ -140,36 +145,36 @@ proof *args:
 
 # Version-checked histories on real stores under kills, checked for linearizability.
 linearizability operations="100000" *args:
-    uv run pytest -q -m slow tests/linearizability
-    uv run python -m tests.linearizability {{ operations }} {{ args }}
+    uv run pytest -q -m slow tests/system/linearizability
+    uv run python -m tests.system.linearizability {{ operations }} {{ args }}
 
 # The claim protocol under N random schedules; `just sim-again SEED` runs one of them once more.
 sim n="10000":
-    uv run python -m tests.simulation --schedules {{ n }} --jobs 2
+    uv run python -m tests.system.simulation --schedules {{ n }} --jobs 2
 
 # One schedule of the simulation again, with what it broke.
 sim-again seed *args:
-    uv run python -m tests.simulation --seed {{ seed }} {{ args }}
+    uv run python -m tests.system.simulation --seed {{ seed }} {{ args }}
 
 # Fuzzed rules are tried and walked, and an auditor looks for an act on an error: `just fuzz-rules --count 1000000`.
 fuzz-rules *args:
-    uv run python -m tests.fuzz_rules {{ args }}
+    uv run python -m tests.system.fuzz_rules {{ args }}
 
 # Everything about BPEL and JSDL, on the real servers and the real Slurm too.
 bpel *args:
-    eval "$(scripts/servers env)" && uv run pytest tests/bpel tests/jsdl tests/server/test_soap.py tests/live/test_bpel_*.py {{ args }}
+    eval "$(scripts/servers env)" && uv run pytest tests/unit/bpel tests/unit/jsdl tests/unit/apps/server/insertion/test_soap.py tests/live/test_bpel_*.py {{ args }}
 
 # Three domains in network namespaces, one of them on Slurm: lines cut for a minute, a domain killed for good (needs root; ten minutes).
 peers *args:
-    eval "$(scripts/servers env)" && uv run pytest -s tests/domain/peers tests/server/test_peers.py tests/live/test_peers.py tests/live/test_peer_domains.py {{ args }}
+    eval "$(scripts/servers env)" && uv run pytest -s tests/unit/domain/peers tests/unit/apps/server/peers/test_peers.py tests/live/test_peers.py tests/live/test_peer_domains.py {{ args }}
 
 # Mutated documents for the readers of JSDL, BPEL and XPath: `just fuzz-xml 3600`.
 fuzz-xml *args:
-    uv run python -m tests.bpel.fuzz {{ args }}
+    uv run python -m tests.unit.bpel.fuzz {{ args }}
 
 # Cases that Schemathesis makes of the description, against real processes: `just openapi-fuzz --cases 10000 --store opensearch`.
 openapi-fuzz *args:
-    eval "$(scripts/servers env)" && uv run python -m tests.openapi {{ args }}
+    eval "$(scripts/servers env)" && uv run python -m tests.system.openapi {{ args }}
 
 # Write the interface's description to docs/reference/openapi.json.
 openapi:
@@ -181,11 +186,11 @@ pages:
 
 # The pages in a real Chromium against a real server, store and Temporal.
 pages-test *args:
-    eval "$(scripts/servers env)" && uv run pytest tests/web {{ args }}
+    eval "$(scripts/servers env)" && uv run pytest tests/system/web {{ args }}
 
 # The same, and the pictures of the documents are taken anew.
 pictures *args:
-    eval "$(scripts/servers env)" && HOLDFAST_PICTURES=1 uv run pytest tests/web {{ args }}
+    eval "$(scripts/servers env)" && FORESTAY_PICTURES=1 uv run pytest tests/system/web {{ args }}
 
 # Write the schema of flows to docs/reference/flow.schema.json.
 flow-schema:
@@ -238,12 +243,12 @@ bench-smoke-rest:
 # The files of deploy/ by their own tools: systemd-analyze, helm lint and the drawn manifests. Builds helm the first time (minutes).
 deploy-check *args:
     scripts/servers install helm
-    uv run pytest tests/deploy -m "not live" {{ args }}
+    uv run pytest tests/system/deploy -m "not live" {{ args }}
 
 # The dashboard in a real Grafana, each panel asked of a real Prometheus. Builds Grafana the first time (7 CPU-minutes).
 grafana *args:
     scripts/servers install prometheus grafana
-    uv run pytest -m slow tests/deploy/test_grafana.py {{ args }}
+    uv run pytest -m slow tests/system/deploy/test_grafana.py {{ args }}
 
 # The dashboard against Grafana's own published types (fetched); the compiler is that of the pages.
 dashboard-check:
@@ -251,12 +256,12 @@ dashboard-check:
 
 # The site profile: Temporal's server and the jobs on one PostgreSQL, and a flow that is mended on it. Builds Temporal the first time (13 CPU-minutes).
 site-profile *args:
-    [ -n "${HOLDFAST_TEST_TEMPORAL_SERVER:-}" ] || scripts/servers install temporal_server
+    [ -n "${FORESTAY_TEST_TEMPORAL_SERVER:-}" ] || scripts/servers install temporal_server
     eval "$(scripts/servers env)" && uv run pytest -m slow tests/live/test_site_profile.py {{ args }}
 
 # The release before and this one on one store and one Temporal: forward, beside each other, and back. Builds its wheel the first time.
 upgrade *args:
-    eval "$(scripts/servers env)" && uv run pytest -m slow tests/upgrade {{ args }}
+    eval "$(scripts/servers env)" && uv run pytest -m slow tests/system/upgrade {{ args }}
 
 # Lists of everything that a release is made of (CycloneDX), and its pinned requirements by digest, into dist/.
 sbom:
@@ -268,11 +273,11 @@ audit *args:
 
 # A new user's first ten minutes: the README's commands in a clean environment.
 quickstart:
-    eval "$(scripts/servers env)" && uv run python -m tests.walks.first_ten_minutes
+    eval "$(scripts/servers env)" && uv run python -m tests.system.walks.first_ten_minutes
 
 # The tutorials of the docs, typed as they stand there; one of them installs Snakemake.
 tutorials *args:
-    uv run pytest -m slow tests/walks/test_tutorials.py {{ args }}
+    uv run pytest -m slow tests/system/walks/test_tutorials.py {{ args }}
 
 # Build the pages into docs/_build/html; a warning is an error.
 docs:

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench.harness import RESULTS
-from holdfast_pilot.cache import Cache, CacheSettings
-from holdfast_pilot.cache_policy import POLICIES, CacheBook
-from holdfast_pilot.cache_report import CacheReport
+from forestay_pilot.cache.cache import Cache, CacheSettings
+from forestay_pilot.cache.cache_policy import POLICIES, CacheBook
+from forestay_pilot.cache.cache_report import CacheReport
 
 MB = 1000**2
 GOAL = 5000

@@ -24,16 +24,16 @@ import uvloop
 
 from bench.harness import keep, leave, paired
 from bench.whole_site import WholeSite, cpu_of, whole_site
-from holdfast.adapters.system.clock import RandomIds, SystemClock
-from holdfast.apps.wiring.stores import Stores, open_stores
-from holdfast.domain.flows.case_names import job_of
-from holdfast.domain.jobs.claim import Applied, claim, end
-from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Tie, lane_of
-from holdfast.domain.jobs.specification import Specification
-from holdfast.domain.jobs.submission import Element, Submission, new_job, new_jobs
-from holdfast.ports.job_store import Change, JobQuery, Stored, Written
-from holdfast.ports.slip_store import Slip
-from holdfast.services.submit_jobs import SubmitJobs
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.apps.compose.stores import Stores, open_stores
+from forestay.domain.flows.execution.case_names import job_of
+from forestay.domain.jobs.claim import Applied, claim, end
+from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Tie, lane_of
+from forestay.domain.jobs.specification import Specification
+from forestay.domain.jobs.submission import Element, Submission, new_job, new_jobs
+from forestay.ports.documents import Slip
+from forestay.ports.jobs.job_store import Change, JobQuery, Stored, Written
+from forestay.services.jobs.submit_jobs import SubmitJobs
 
 CHUNK = 1000
 BULK = 500

@@ -1,11 +1,11 @@
-"""Benchmark 3: claims through Holdfast's desk beside bare compare-and-set loops on the same store, in one run.
+"""Benchmark 3: claims through Forestay's desk beside bare compare-and-set loops on the same store, in one run.
 
 Arms, each over its own fresh jobs in the same index, all durable (translog fsynced before each answer):
   bare bulk      a loop that knows every document and version beforehand and only writes bulks of 500
   bare same      the same with the very bytes that the desk writes, made beforehand: what richer documents cost the store
   bare search    bare bulk, but finds its candidates by search with a cursor, as any claimer must
   bare single    32 loops, one version-checked write a request
-  holdfast       the claim desk: lanes, windows, matching, one claim id and one document a claim, group commit
+  forestay       the claim desk: lanes, windows, matching, one claim id and one document a claim, group commit
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ import orjson
 import uvloop
 
 from bench.harness import Run, keep, leave, measure, opensearch_pid, paired, rates
-from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
-from holdfast.adapters.system.clock import RandomIds, SystemClock
-from holdfast.domain.jobs.claim import claim
-from holdfast.domain.jobs.job_document import JobDocument, State
-from holdfast.domain.jobs.resources import Resources
-from holdfast.domain.jobs.slots import SLOTS
-from holdfast.domain.jobs.specification import Specification
-from holdfast.domain.jobs.submission import Submission, new_job
-from holdfast.formats.job_json import job_to_json
-from holdfast.ports.job_store import Change, JobQuery, Stored, Version, Written
-from holdfast.services.claim_jobs import ClaimJobs
-from holdfast.services.claim_settings import ClaimSettings
-from holdfast.services.write_checked import CheckedWriter
+from forestay.adapters.opensearch.job_store import OpenSearchJobStore
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.domain.jobs.claim import claim
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.slots import SLOTS
+from forestay.domain.jobs.specification import Specification
+from forestay.domain.jobs.submission import Submission, new_job
+from forestay.formats.jobs.job_json import job_to_json
+from forestay.ports.jobs.job_store import Change, JobQuery, Stored, Version, Written
+from forestay.services.scheduling.claim_jobs import ClaimJobs
+from forestay.services.scheduling.claim_settings import ClaimSettings
+from forestay.services.shared.write_checked import CheckedWriter
 
 BULK = 500
 FLIGHTS = 2
@@ -166,7 +166,7 @@ async def bare_single(bare: Bare, stored: list[Stored]) -> int:
     return sum(await asyncio.gather(*(loop(stored[place::32]) for place in range(32))))
 
 
-async def holdfast(store: OpenSearchJobStore, tenant: str, count: int, most: int, claimers: int) -> tuple[int, float]:
+async def forestay(store: OpenSearchJobStore, tenant: str, count: int, most: int, claimers: int) -> tuple[int, float]:
     writer = CheckedWriter(store)
     desk = ClaimJobs(store, writer, SystemClock(), RandomIds(), ClaimSettings(bulk=BULK, flights=FLIGHTS))
     desk.own(frozenset(range(SLOTS)))
@@ -203,7 +203,7 @@ async def run(url: str, rounds: int, count: int, singles: int) -> bool:
         for number in range(rounds):
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
             # ABBA: who goes first changes with every round.
-            order = ["bare bulk", "bare same", "holdfast", "bare search", "bare single"]
+            order = ["bare bulk", "bare same", "forestay", "bare search", "bare single"]
             for arm in order if number % 2 == 0 else order[::-1]:
                 name = f"{arm.replace(' ', '-')}-{number}"
                 size = singles if arm == "bare single" else count
@@ -220,17 +220,17 @@ async def run(url: str, rounds: int, count: int, singles: int) -> bool:
                 else:
 
                     async def work(tenant: str = name) -> int:
-                        taken, waste = await holdfast(store, tenant, count, 32, 32)
+                        taken, waste = await forestay(store, tenant, count, 32, 32)
                         lost.append(waste)
                         return taken
 
                     runs.append(await measure(arm, work, processes))
     left = await store.count(JobQuery(states=frozenset({State.AVAILABLE})), by="state")
     await store.close()
-    bulk = paired(rates(runs, "holdfast"), rates(runs, "bare bulk"))
-    same = paired(rates(runs, "holdfast"), rates(runs, "bare same"))
-    search = paired(rates(runs, "holdfast"), rates(runs, "bare search"))
-    single = paired(rates(runs, "holdfast"), rates(runs, "bare single"))
+    bulk = paired(rates(runs, "forestay"), rates(runs, "bare bulk"))
+    same = paired(rates(runs, "forestay"), rates(runs, "bare same"))
+    search = paired(rates(runs, "forestay"), rates(runs, "bare search"))
+    single = paired(rates(runs, "forestay"), rates(runs, "bare single"))
     waste = max(lost)
     path = keep(
         "claim_efficiency",
@@ -254,7 +254,7 @@ async def run(url: str, rounds: int, count: int, singles: int) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default=os.environ.get("HOLDFAST_TEST_OPENSEARCH", "http://127.0.0.1:9200"))
+    parser.add_argument("--url", default=os.environ.get("FORESTAY_TEST_OPENSEARCH", "http://127.0.0.1:9200"))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--jobs", type=int, default=30_000)
     parser.add_argument("--singles", type=int, default=1500)

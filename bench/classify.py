@@ -3,7 +3,7 @@
     just bench classify
     just bench classify --characters 6600 --times 5
 
-The logs are failures from public trackers (tests/packs) behind ordinary output and harmless warnings, up to the length asked for. What is measured is what `holdfast classify` does with a line:
+The logs are failures from public trackers (tests/unit/packs) behind ordinary output and harmless warnings, up to the length asked for. What is measured is what `forestay classify` does with a line:
 read it, find its cause, make the answer. The CPU time of the process counts, so that others on the machine disturb little.
 """
 
@@ -17,11 +17,11 @@ import time
 from pathlib import Path
 
 from bench.harness import keep, leave
-from holdfast.formats.classified import answer
-from holdfast.formats.pack_folder import shipped_packs
+from forestay.formats.rules.classified import answer
+from forestay.formats.rules.pack_folder import shipped_packs
 
 GOAL = 1_000
-COLLECTED = Path(__file__).parents[1] / "tests" / "packs"
+COLLECTED = Path(__file__).parents[1] / "tests" / "unit" / "packs"
 
 
 def records(characters: int) -> list[bytes]:

@@ -19,8 +19,8 @@ from typing import Any
 from bench.harness import keep, leave, paired
 from bench.peers.peer import Peer
 from bench.rules import condition
-from holdfast.adapters.cel.conditions import CelConditions
-from holdfast.domain.rules.context import FIELDS, Context, read_context
+from forestay.adapters.cel.conditions import CelConditions
+from forestay.domain.rules.context import FIELDS, Context, read_context
 
 GOAL = 300.0
 EACH = 10
@@ -59,7 +59,7 @@ def main() -> None:
     texts, contexts = [text for text, _ in made], [read_context(told)[0] for _, told in made]
     conditions = CelConditions()
     assert not any(conditions.compile(text) for text in texts)
-    spent: dict[str, list[float]] = {"holdfast": [], "cel-python": []}
+    spent: dict[str, list[float]] = {"forestay": [], "cel-python": []}
     erred: dict[str, int] = {}
     with Peer("celpy", "celpy_conditions") as peer:
         peer.ask("load", texts, [nested(one) for one in contexts], EACH)
@@ -72,21 +72,21 @@ def main() -> None:
             differing = sum(None not in pair and pair[0] != pair[1] for pair in pairs)
             assert not differing, f"{differing} of {len(found)} answers differ"
             erred = {name: sum(pair[place] is None for pair in pairs) for place, name in enumerate(spent)}
-            spent["holdfast"].append(cpu)
+            spent["forestay"].append(cpu)
             spent["cel-python"].append(theirs["cpu"])
-    ratio = paired(spent["cel-python"], spent["holdfast"])
+    ratio = paired(spent["cel-python"], spent["forestay"])
     middle = {name: statistics.median(each) for name, each in spent.items()}
     figures = {
         "evaluations": asked.texts * EACH,
         "erred": erred,
         "CPU µs": spent,
         "median": middle,
-        "cel-python over holdfast": ratio,
+        "cel-python over forestay": ratio,
     }
     print(f"raw runs in {keep('conditions', [], figures)}", file=sys.stderr)
     reached = ratio.low >= GOAL
     print(
-        f"conditions: {middle['holdfast']:.2f} µs of CPU each, cel-python {middle['cel-python']:.0f}: {ratio} × "
+        f"conditions: {middle['forestay']:.2f} µs of CPU each, cel-python {middle['cel-python']:.0f}: {ratio} × "
         f"(goal ≥ {GOAL:g}): {'reached' if reached else 'not reached'}"
     )
     leave(reached=reached)

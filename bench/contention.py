@@ -2,7 +2,7 @@
 
 Arms over the same kind of jobs in one run:
   naive      each claimer searches the top of the queue and tries to write its claim, as the paper describes
-  holdfast   four desks share the slots, 16 claimers each; halfway one desk leaves and its slots move to the others
+  forestay   four desks share the slots, 16 claimers each; halfway one desk leaves and its slots move to the others
 A wasted write is one that did not become a claim. A feeder keeps about 1,000 jobs available.
 """
 
@@ -22,14 +22,14 @@ import uvloop
 
 from bench.claim_efficiency import Bare, fresh
 from bench.harness import Run, keep, leave, measure, opensearch_pid
-from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
-from holdfast.adapters.system.clock import RandomIds, SystemClock
-from holdfast.domain.jobs.job_document import State
-from holdfast.domain.jobs.resources import Resources
-from holdfast.domain.jobs.slots import heir_slots, own_slots
-from holdfast.ports.job_store import Change, JobQuery, Stored, Version, Written
-from holdfast.services.claim_jobs import ClaimJobs
-from holdfast.services.write_checked import CheckedWriter
+from forestay.adapters.opensearch.job_store import OpenSearchJobStore
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.domain.jobs.job_document import State
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.slots import heir_slots, own_slots
+from forestay.ports.jobs.job_store import Change, JobQuery, Stored, Version, Written
+from forestay.services.scheduling.claim_jobs import ClaimJobs
+from forestay.services.shared.write_checked import CheckedWriter
 
 HOT = 1000
 CLAIMERS = 64
@@ -98,7 +98,7 @@ async def naive(bare: Bare, store: OpenSearchJobStore, tenant: str, total: int) 
     return len(feeder.taken), wasted / max(1, len(feeder.taken)), feeder
 
 
-async def holdfast(url: str, prefix: str, tenant: str, total: int) -> tuple[int, float, Feeder]:
+async def forestay(url: str, prefix: str, tenant: str, total: int) -> tuple[int, float, Feeder]:
     names = [f"server-{number}" for number in range(4)]
     stores = [OpenSearchJobStore([url], prefix=prefix, timeout=30) for _ in names]
     desks = [ClaimJobs(store, CheckedWriter(store), SystemClock(), RandomIds()) for store in stores]
@@ -157,16 +157,16 @@ async def run(url: str, rounds: int, total: int) -> bool:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=128)) as session:
         bare = Bare(url, store.cluster.layout.alias("jobs"), session)
         for number in range(rounds):
-            for arm in ("naive", "holdfast") if number % 2 == 0 else ("holdfast", "naive"):
+            for arm in ("naive", "forestay") if number % 2 == 0 else ("forestay", "naive"):
                 tenant = f"{arm}-{number}"
                 facts: dict[str, float] = {}
 
                 async def work(arm: str = arm, tenant: str = tenant, facts: dict[str, float] = facts) -> int:
-                    some = total if arm == "holdfast" else total // 10
+                    some = total if arm == "forestay" else total // 10
                     if arm == "naive":
                         taken, waste, feeder = await naive(bare, store, tenant, some)
                     else:
-                        taken, waste, feeder = await holdfast(url, prefix, tenant, some)
+                        taken, waste, feeder = await forestay(url, prefix, tenant, some)
                     waits = sorted(feeder.waits)
                     facts["wasted"] = waste
                     facts["twice"] = sum(times > 1 for times in feeder.taken.values())
@@ -175,7 +175,7 @@ async def run(url: str, rounds: int, total: int) -> bool:
 
                 one = await measure(arm, work, processes)
                 one.facts |= facts
-                if arm == "holdfast":
+                if arm == "forestay":
                     one.facts["twice"] += await doubles(store, tenant)
                 runs.append(one)
     await store.close()
@@ -185,10 +185,10 @@ async def run(url: str, rounds: int, total: int) -> bool:
             "claimed twice": sum(run.facts["twice"] for run in runs if run.arm == arm),
             "wait p99 over mean, median": statistics.median(run.facts["starvation"] for run in runs if run.arm == arm),
         }
-        for arm in ("naive", "holdfast")
+        for arm in ("naive", "forestay")
     }
     path = keep("contention", runs, figures)
-    ours, theirs = figures["holdfast"], figures["naive"]
+    ours, theirs = figures["forestay"], figures["naive"]
     waste = ours["wasted writes a claim, worst round"]
     good = waste <= 0.02 and ours["claimed twice"] == 0
     print(f"raw runs in {path}", file=sys.stderr)
@@ -202,7 +202,7 @@ async def run(url: str, rounds: int, total: int) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default=os.environ.get("HOLDFAST_TEST_OPENSEARCH", "http://127.0.0.1:9200"))
+    parser.add_argument("--url", default=os.environ.get("FORESTAY_TEST_OPENSEARCH", "http://127.0.0.1:9200"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=20_000)
     given = parser.parse_args()

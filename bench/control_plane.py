@@ -26,12 +26,12 @@ import uvloop
 
 from bench.harness import Run, cpu_seconds, keep, leave, opensearch_pid
 from bench.scale import TENANT, Domain, Pilots, fill
-from holdfast.adapters.joserfc.identity import SignedIdentity, signing_keys
-from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
-from holdfast.adapters.system.clock import SystemClock
-from holdfast.domain.jobs.specification import Specification
-from holdfast.ports.identity import Role
-from holdfast_pilot import libc
+from forestay.adapters.joserfc.identity import SignedIdentity, signing_keys
+from forestay.adapters.opensearch.job_store import OpenSearchJobStore
+from forestay.adapters.system.clock import SystemClock
+from forestay.domain.jobs.specification import Specification
+from forestay.ports.operations.identity import Role
+from forestay_pilot.process import libc
 
 LEASE = 60
 
@@ -81,7 +81,7 @@ async def arm(given: argparse.Namespace, many: int, folder: Path, session: aioht
     await store.put_specifications([Specification("0" * 32, TENANT, "noop", ("true",))])
     await fill(store, given.jobs)
     domain = Domain(given.url, prefix, state)
-    os.environ["HOLDFAST_LEASE"] = str(LEASE)
+    os.environ["FORESTAY_LEASE"] = str(LEASE)
     beating: BeatProcess | None = None
     try:
         await domain.start(1, session)
@@ -148,7 +148,7 @@ async def run(given: argparse.Namespace) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default=os.environ.get("HOLDFAST_TEST_OPENSEARCH", "http://127.0.0.1:9200"))
+    parser.add_argument("--url", default=os.environ.get("FORESTAY_TEST_OPENSEARCH", "http://127.0.0.1:9200"))
     parser.add_argument("--few", type=int, default=1000)
     parser.add_argument("--many", type=int, default=100_000)
     parser.add_argument("--jobs", type=int, default=40_000)

@@ -2,7 +2,7 @@
 
     just bench durable --rounds 7
 
-A Holdfast job is submitted by its case, claimed and ended by a simulated pilot over HTTP, and the round is over when the case has ended: every step is on
+A Forestay job is submitted by its case, claimed and ended by a simulated pilot over HTTP, and the round is over when the case has ended: every step is on
 disk before it is answered (PostgreSQL with fsync; Temporal's development server on a SQLite file, for both arms). One worker process each.
 """
 
@@ -43,7 +43,7 @@ async def run(site: WholeSite, given: argparse.Namespace) -> list[Run]:
             await bare.run(min(given.bare, 50))
             await case_ended(site, await site.start_case(FLOW.format(jobs=1000)))
             for number in range(given.rounds):
-                arms = [("bare", activities), ("holdfast", through_case)]
+                arms = [("bare", activities), ("forestay", through_case)]
                 for name, work in arms if number % 2 == 0 else arms[::-1]:
                     runs.append(await measure(name, work, site.servers))
                     await asyncio.sleep(1.0)
@@ -54,7 +54,7 @@ async def run(site: WholeSite, given: argparse.Namespace) -> list[Run]:
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=20_000, help="of a Holdfast round")
+    parser.add_argument("--jobs", type=int, default=20_000, help="of a Forestay round")
     parser.add_argument(
         "--bare", type=int, default=300, help="activities of a bare round, side by side in one workflow"
     )
@@ -67,13 +67,13 @@ async def main() -> None:
     async with whole_site(own=not given.shared) as site:
         await site.start(relay_every=0.2)
         runs = await run(site, given)
-    ratio = paired(rates(runs, "holdfast"), rates(runs, "bare"))
-    path = keep("durable", runs, {"holdfast over bare": ratio})
+    ratio = paired(rates(runs, "forestay"), rates(runs, "bare"))
+    path = keep("durable", runs, {"forestay over bare": ratio})
     print(f"raw runs in {path}", file=sys.stderr)
-    middle = {arm: statistics.median(rates(runs, arm)) for arm in ("holdfast", "bare")}
+    middle = {arm: statistics.median(rates(runs, arm)) for arm in ("forestay", "bare")}
     reached = ratio.low >= GOAL
     print(
-        f"durable: {middle['holdfast']:.0f} jobs/s beside {middle['bare']:.0f} bare activities/s: {ratio} × "
+        f"durable: {middle['forestay']:.0f} jobs/s beside {middle['bare']:.0f} bare activities/s: {ratio} × "
         f"(goal ≥ {GOAL:g}): {'reached' if reached else 'not reached'}"
     )
     leave(reached=reached)

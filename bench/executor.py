@@ -5,7 +5,7 @@
     just bench executor --peers parsl,dask,celery,dbos --calls 100000 --rounds 1 --within 900 --name executor_100000
     just bench executor --peers parsl,dask,celery,dbos --seconds 0.1 --calls 100 --rounds 3 --name executor_naps
 
-Holdfast stores every call and its result, and so does DBOS (on PostgreSQL, with Holdfast on PostgreSQL beside it); Parsl, Dask and Celery (on a Redis that keeps
+Forestay stores every call and its result, and so does DBOS (on PostgreSQL, with Forestay on PostgreSQL beside it); Parsl, Dask and Celery (on a Redis that keeps
 nothing on disk) have theirs in memory. Two workers each. The arms take turns, in another order each round. Three arms are there for honesty: a job and a request
 for each call (`one each`), a store on a disk that is memory (`not durable`), and, by `--seconds`, tasks of a length at which all should be alike.
 """
@@ -25,20 +25,20 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from unittest import mock
 
-from tests.server.processes import Processes, processes
-from tests.server.running import Domain
+from tests.unit.apps.server.processes import Processes, processes
+from tests.unit.apps.server.running import Domain
 
 from bench.harness import Run, keep, leave, paired, pressure
 from bench.peers.calls import check, nap, plus
 from bench.peers.peer import Peer, TooLong
 from bench.whole_site import cpu_of, new_database
-from holdfast.client import Executor, HoldfastClient
-from holdfast.client import executor as executors
+from forestay.client import Executor, ForestayClient
+from forestay.client.executor import executor as executors
 
 WORKERS = 2
 GOAL = 3.0
-OWN = "holdfast"
-ON_POSTGRES, ONE_EACH, NOT_DURABLE = "holdfast on postgres", "holdfast, one each", "holdfast, not durable"
+OWN = "forestay"
+ON_POSTGRES, ONE_EACH, NOT_DURABLE = "forestay on postgres", "forestay, one each", "forestay, not durable"
 PEERS = ("parsl", "dask", "celery", "dbos")
 LIKE = {"dbos": ON_POSTGRES}
 """The arm of ours that a peer is held against, where it is not the first."""
@@ -70,7 +70,7 @@ class Arm:
 
 @contextmanager
 def pool_of(server: str, token: str, max_attempts: int = 1) -> Iterator[Callable[[int, float], float]]:
-    with HoldfastClient(server, token) as client, Executor(client, max_attempts=max_attempts) as pool:
+    with ForestayClient(server, token) as client, Executor(client, max_attempts=max_attempts) as pool:
 
         def mapped(calls: int, seconds: float) -> float:
             since = time.perf_counter()
@@ -119,7 +119,7 @@ async def arms_of(asked: argparse.Namespace) -> AsyncIterator[list[Arm]]:
             return running, url, token
 
         def folder(place: str | None = None) -> Path:
-            made = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=place))
+            made = Path(tempfile.mkdtemp(prefix="forestay-bench-", dir=place))
             stack.callback(shutil.rmtree, made, ignore_errors=True)
             return made
 

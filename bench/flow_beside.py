@@ -24,14 +24,14 @@ from bench.flow_scale import accepted
 from bench.harness import keep, leave, pressure
 from bench.peers.peer import Peer, TooLong, environment_of
 from bench.whole_site import WholeSite, whole_site
-from holdfast.adapters.private_file import write_private
-from holdfast.apps.wiring.stores import open_stores
+from forestay.adapters.private_file import write_private
+from forestay.apps.compose.stores import open_stores
 
 WORKERS = 2
 GOAL = 50.0
 """Times as fast accepted as by Snakemake, at the size of `--build`."""
 FLOW = """
-holdfast: 1
+forestay: 1
 name: beside
 tasks:
   each:
@@ -52,7 +52,7 @@ Figures = dict[str, float | None]
 """`accepted`, `ended` (seconds; None: given up), `peak` (bytes)."""
 
 
-async def holdfast(site: WholeSite, jobs: int, within: float, *, run: bool) -> Figures:
+async def forestay(site: WholeSite, jobs: int, within: float, *, run: bool) -> Figures:
     store = open_stores(site.store).jobs
     await store.open()
     since = time.monotonic()
@@ -76,14 +76,14 @@ async def holdfast(site: WholeSite, jobs: int, within: float, *, run: bool) -> F
 def _pilot(site: WholeSite) -> subprocess.Popen[bytes]:
     secret = site.folder / "enrol"
     write_private(secret, site.token("enrol"))
-    words = [sys.executable, "-m", "holdfast", "pilot", "--server", site.urls[0], "--token-file", str(secret)]
+    words = [sys.executable, "-m", "forestay", "pilot", "--server", site.urls[0], "--token-file", str(secret)]
     words += ["--slots", str(WORKERS), "--cpus", "64", "--work", str(site.folder / "work")]
     with Path(site.folder / "pilot.log").open("ab") as log:
         return subprocess.Popen([*words, "--outputs", str(site.folder / "outputs")], stdout=log, stderr=log)
 
 
 async def snakemake(jobs: int, within: float, *, run: bool) -> Figures:
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-snakemake-"))
+    folder = Path(tempfile.mkdtemp(prefix="forestay-snakemake-"))
     try:
         (folder / "Snakefile").write_text(SNAKEFILE.format(jobs=jobs))
         words = [*environment_of("snakemake"), "snakemake", "--directory", str(folder), "-s", str(folder / "Snakefile")]
@@ -145,11 +145,11 @@ async def main() -> None:
     rows: list[dict[str, object]] = []
     for jobs, run in sizes:
         for number in range(asked.rounds):
-            for name in ["holdfast", *peers]:
-                if name == "holdfast":
+            for name in ["forestay", *peers]:
+                if name == "forestay":
                     async with whole_site(own=not asked.shared) as site:
                         await site.start()
-                        found = await holdfast(site, jobs, asked.within, run=run)
+                        found = await forestay(site, jobs, asked.within, run=run)
                 elif name == "dask":
                     found = await dask(jobs, asked.within)
                 else:
@@ -166,9 +166,9 @@ def report(asked: argparse.Namespace, rows: list[dict[str, object]]) -> None:
     largest = max(int(str(row["jobs"])) for row in rows)
     took = {str(row["system"]): row["accepted"] for row in rows if row["jobs"] == largest}
     known = {name: float(str(one)) for name, one in took.items() if one is not None}
-    ratio = known.get("snakemake", asked.within) / known["holdfast"] if "snakemake" in took else 0.0
+    ratio = known.get("snakemake", asked.within) / known["forestay"] if "snakemake" in took else 0.0
     least = "" if "snakemake" in known else "at least "
-    said = f"{largest} jobs accepted in {known['holdfast']:.1f} s"
+    said = f"{largest} jobs accepted in {known['forestay']:.1f} s"
     said += f", {least}{ratio:.1f} × as fast as by Snakemake (goal ≥ {GOAL:g})" if "snakemake" in took else ""
     print(f"flow_beside: {said}")
     leave(reached=ratio >= GOAL or "snakemake" not in took)

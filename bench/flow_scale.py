@@ -5,7 +5,7 @@
     just bench flow_scale --jobs 100000 --over 600          # the jobs end evenly over ten minutes
 
 A scatter of N no-ops on its own Temporal and PostgreSQL (--store opensearch: the one that runs), one server, worker and keeper as processes, simulated pilots
-in another process that speak the real protocol (claims and ends of 32). They begin when all jobs are accepted. Half way every Holdfast process is killed with
+in another process that speak the real protocol (claims and ends of 32). They begin when all jobs are accepted. Half way every Forestay process is killed with
 kill -9 at once and started again. Everything is durable: each answer of the store waits for its disk.
 """
 
@@ -27,13 +27,13 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from bench.harness import keep, leave
 from bench.simulated_pilots import PilotProcess
 from bench.whole_site import TENANT, WholeSite, whole_site
-from holdfast.apps.wiring.stores import open_stores
-from holdfast.domain.jobs.job_document import State
-from holdfast.ports.errors import Transient
-from holdfast.ports.job_store import JobQuery, JobStore
+from forestay.apps.compose.stores import open_stores
+from forestay.domain.jobs.job_document import State
+from forestay.ports.errors import Transient
+from forestay.ports.jobs.job_store import JobQuery, JobStore
 
 FLOW = """
-holdfast: 1
+forestay: 1
 name: scale
 tasks:
   each:

@@ -21,10 +21,10 @@ import uvloop
 
 from bench.harness import Run, keep, leave, pressure
 from bench.whole_site import TENANT, WholeSite, whole_site
-from holdfast.apps.settings import Settings
-from holdfast.apps.tokens import make_token
+from forestay.apps.config.settings import Settings
+from forestay.apps.operations.tokens import make_token
 
-FLOW = "{holdfast: 1, name: gated, tasks: {first: {command: ['true']}, second: {command: ['true'], after: [first]}}}"
+FLOW = "{forestay: 1, name: gated, tasks: {first: {command: ['true']}, second: {command: ['true'], after: [first]}}}"
 GOAL = 2.0
 SILENCE = 4.0
 """Seconds that are waited for a job to escape."""

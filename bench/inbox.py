@@ -21,19 +21,19 @@ from typing import Any
 
 from playwright.async_api import async_playwright
 from sqlalchemy import text
-from tests.contracts.examples import job
-from tests.server.running import Domain, RunningServer
-from tests.server.store_room import store_room
-from tests.web.browser import WIDE, chromium
+from tests.contract.examples import job
+from tests.system.web.browser import WIDE, chromium
+from tests.unit.apps.server.running import Domain, RunningServer
+from tests.unit.apps.server.store_room import store_room
 
 from bench.harness import keep, leave, paired
-from holdfast.adapters.sql.incident_store import SqlIncidentStore
-from holdfast.adapters.sql.job_store import SqlJobStore
-from holdfast.adapters.sql.tables import jobs
-from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.faults.incident import Incident, IncidentState, standing_of
-from holdfast.domain.jobs.job_document import State
-from holdfast.ports.job_store import Change
+from forestay.adapters.sql.incident_store import SqlIncidentStore
+from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.adapters.sql.tables import jobs
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import Incident, IncidentState, standing_of
+from forestay.domain.jobs.job_document import State
+from forestay.ports.jobs.job_store import Change
 
 MANY, FEW = "many", "few"
 GOAL = 1.0

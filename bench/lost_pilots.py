@@ -1,6 +1,6 @@
 """Benchmark 6: a worker is lost with its task; how long until the task runs again elsewhere, beside Dask and Parsl.
 
-    just bench lost_pilots                       # Holdfast alone
+    just bench lost_pilots                       # Forestay alone
     just bench lost_pilots --peers dask,parsl    # each is fetched into an environment of its own
     just bench lost_pilots --peers dask,parsl --silence 60 --rounds 3 --no-defaults --name lost_pilots_60
 
@@ -25,8 +25,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from tests.server.processes import Processes, Started, processes
-from tests.server.running import Domain, until
+from tests.unit.apps.server.processes import Processes, Started, processes
+from tests.unit.apps.server.running import Domain, until
 
 from bench.harness import keep, leave, pressure
 from bench.peers.peer import Peer
@@ -113,7 +113,7 @@ class House:
 
 @asynccontextmanager
 async def house(silence: int | None) -> AsyncIterator[Trial]:
-    with tempfile.TemporaryDirectory(prefix="holdfast-lost-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="forestay-lost-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         domain = Domain(f"sqlite:///{folder}/jobs.db", folder)
         async with processes(domain, folder, **({"lease": silence} if silence else {})) as running:
@@ -151,11 +151,11 @@ async def arms(names: list[str], silence: int | None) -> AsyncIterator[dict[str,
     """How each system's task is lost, with so many seconds of silence allowed; none: their defaults."""
     peers = {"dask": partial(dask, silence=silence), "parsl": partial(parsl, silence=silence)}
     async with house(silence) as ours:
-        yield {"holdfast": ours, **{name: peers[name] for name in names if name in peers}}
+        yield {"forestay": ours, **{name: peers[name] for name in names if name in peers}}
 
 
 async def trial(name: str, work: Trial, how: str, silence: int | None, within: float) -> float | None:
-    with tempfile.TemporaryDirectory(prefix="holdfast-lost-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="forestay-lost-", ignore_cleanup_errors=True) as folder:
         try:
             took = await work(Path(folder), how, within)
         except (NotBegun, AssertionError) as error:
@@ -179,7 +179,7 @@ async def main() -> None:
     parser.add_argument("--no-defaults", dest="defaults", action="store_false", help="the equal part alone")
     parser.add_argument("--no-equal", dest="equal", action="store_false", help="the part with the defaults alone")
     asked = parser.parse_args()
-    names = ["holdfast", *filter(None, asked.peers.split(","))]
+    names = ["forestay", *filter(None, asked.peers.split(","))]
     equal: dict[str, dict[str, list[float | None]]] = {name: {how: [] for how in SIGNALS} for name in names}
     loads, pressures = [], []
     async with arms(names, asked.silence) as works:
@@ -205,7 +205,7 @@ def report(
     loads: list[float],
     pressures: list[float],
 ) -> None:
-    ours = {how: [asked.within if one is None else one for one in equal["holdfast"][how]] for how in SIGNALS}
+    ours = {how: [asked.within if one is None else one for one in equal["forestay"][how]] for how in SIGNALS}
     worst: dict[str, float] = {}
     if asked.equal:
         worst = {"killed, seconds": max(ours["killed"]), "silent, leases": max(ours["silent"]) / asked.silence}

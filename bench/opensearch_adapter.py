@@ -26,15 +26,15 @@ import orjson
 import uvloop
 
 from bench.harness import Run, measure, opensearch_pid, paired, rates
-from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
-from holdfast.adapters.opensearch.queries import page_of
-from holdfast.domain.jobs.claim import Applied, claim, end
-from holdfast.domain.jobs.job_document import Ending, JobDocument, Manifest, Outcome, State, lane_of
-from holdfast.domain.jobs.resources import Resources
-from holdfast.domain.jobs.specification import Specification
-from holdfast.domain.jobs.submission import Submission, new_job
-from holdfast.formats.job_json import job_to_json
-from holdfast.ports.job_store import Change, JobQuery, Stored, Version, Written
+from forestay.adapters.opensearch.job_store import OpenSearchJobStore
+from forestay.adapters.opensearch.queries import page_of
+from forestay.domain.jobs.claim import Applied, claim, end
+from forestay.domain.jobs.job_document import Ending, JobDocument, Manifest, Outcome, State, lane_of
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import Specification
+from forestay.domain.jobs.submission import Submission, new_job
+from forestay.formats.jobs.job_json import job_to_json
+from forestay.ports.jobs.job_store import Change, JobQuery, Stored, Version, Written
 
 START = 1_760_000_000_000
 OWNERS = ("alice", "bob", "chandra", "dimitra")
@@ -353,7 +353,7 @@ async def finished_size(node: Node, jobs: int) -> str:
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    url = os.environ.get("HOLDFAST_TEST_OPENSEARCH", "http://127.0.0.1:9200").split(",")[0]
+    url = os.environ.get("FORESTAY_TEST_OPENSEARCH", "http://127.0.0.1:9200").split(",")[0]
     parser.add_argument("--url", default=url, help="one OpenSearch node on this machine (default: %(default)s)")
     options = parser.parse_args()
     lines: list[str] = []

@@ -21,22 +21,22 @@ from typing import Any
 
 import orjson
 from sqlalchemy import text
-from tests.contracts.examples import job
-from tests.server.running import Domain, RunningServer
-from tests.server.store_room import store_room
+from tests.contract.examples import job
+from tests.unit.apps.server.running import Domain, RunningServer
+from tests.unit.apps.server.store_room import store_room
 
 from bench.harness import keep, leave
 from bench.inbox import CAUSES, COPIED, OWNERS
-from holdfast.adapters.opensearch.incident_store import OpenSearchIncidentStore
-from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
-from holdfast.adapters.sql.job_store import SqlJobStore
-from holdfast.adapters.sql.tables import jobs, standings
-from holdfast.apps.wiring.stores import Stores, open_stores
-from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.faults.incident import Incident, standing_of
-from holdfast.domain.jobs.job_document import State
-from holdfast.ports.job_store import Change
-from holdfast.services.look_back import Span
+from forestay.adapters.opensearch.incident_store import OpenSearchIncidentStore
+from forestay.adapters.opensearch.job_store import OpenSearchJobStore
+from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.adapters.sql.tables import jobs, standings
+from forestay.apps.compose.stores import Stores, open_stores
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import Incident, standing_of
+from forestay.domain.jobs.job_document import State
+from forestay.ports.jobs.job_store import Change
+from forestay.services.operations.look_back import Span
 
 TENANT = "many"
 GOAL = 1.0

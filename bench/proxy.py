@@ -3,7 +3,7 @@
     just bench proxy
     just bench proxy --server http://127.0.0.1:8000 --name funnel
 
-Without `--server` a second Holdfast, with a store, server, keeper and pilot of its own, is the task server. Another one must be running already, with a
+Without `--server` a second Forestay, with a store, server, keeper and pilot of its own, is the task server. Another one must be running already, with a
 fresh database, and run tasks at once; any TES server will do, and it is told nothing of the proxy. The figures beside Funnel are of its local compute
 and BoltDB (`funnel server run -c config.yml`), where a script called `docker` that runs the command on the host stood in for containers. Both arms take turns in one run: call by call for the cost of a call, round by round for throughput.
 """
@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-from tests.server.processes import Processes, processes
-from tests.server.running import Domain
+from tests.unit.apps.server.processes import Processes, processes
+from tests.unit.apps.server.running import Domain
 
 from bench.harness import Run, keep, leave, paired, pressure, rates
-from holdfast.adapters.private_file import write_private
+from forestay.adapters.private_file import write_private
 
 ADDED_GOAL, KEPT_GOAL = 5.0, 0.9
 TENANT = "bench"
@@ -114,7 +114,7 @@ def _run(arm: str, many: int, seconds: float) -> Run:
     return run
 
 
-async def second_holdfast(stack: AsyncExitStack, folder: Path, slots: int) -> tuple[str, str]:
+async def second_forestay(stack: AsyncExitStack, folder: Path, slots: int) -> tuple[str, str]:
     """A domain of its own as the task server: its address, and a token for it."""
     domain = Domain(f"sqlite:///{folder}/inner.db", folder)
     running: Processes = await stack.enter_async_context(
@@ -128,22 +128,22 @@ async def second_holdfast(stack: AsyncExitStack, folder: Path, slots: int) -> tu
 
 async def main() -> None:
     reading = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    reading.add_argument("--server", default="", help="a TES server that runs already; unset: a second Holdfast")
-    reading.add_argument("--name", default="holdfast", help="what the results are called")
+    reading.add_argument("--server", default="", help="a TES server that runs already; unset: a second Forestay")
+    reading.add_argument("--name", default="forestay", help="what the results are called")
     reading.add_argument("--calls", type=int, default=200)
     reading.add_argument("--rounds", type=int, default=5)
     reading.add_argument("--crowd", type=int, default=300, help="calls of a round of throughput")
     reading.add_argument("--at-once", type=int, default=8)
     reading.add_argument("--tasks", type=int, default=40, help="tasks of a round from creation to end")
     reading.add_argument("--seconds", type=float, default=1.0, help="how long each of them sleeps")
-    reading.add_argument("--slots", type=int, default=8, help="of the second Holdfast's pilot")
+    reading.add_argument("--slots", type=int, default=8, help="of the second Forestay's pilot")
     given = reading.parse_args()
     runs: list[Run] = []
     async with AsyncExitStack() as stack:
         folder, inner, outer = (Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(3))
         url, token = given.server, ""
         if not url:
-            url, token = await second_holdfast(stack, inner, given.slots)
+            url, token = await second_forestay(stack, inner, given.slots)
         secret = folder / "token"
         write_private(secret, token or "none")
         table: dict[str, Any] = {"name": "bench", "url": url, "tenants": [TENANT], "default": True}

@@ -16,15 +16,15 @@ import time
 from functools import partial
 from pathlib import Path
 
-from tests.contracts.examples import job, record
-from tests.server.store_room import store_room
+from tests.contract.examples import job, record
+from tests.unit.apps.server.store_room import store_room
 
 from bench.harness import Run, keep, leave, measure, paired, rates
-from holdfast.adapters.system.clock import SystemClock
-from holdfast.apps.wiring.stores import open_stores
-from holdfast.domain.jobs.job_document import State
-from holdfast.ports.job_store import Change, JobStore, Written
-from holdfast.services.prune_jobs import DAY, PruneJobs
+from forestay.adapters.system.clock import SystemClock
+from forestay.apps.compose.stores import open_stores
+from forestay.domain.jobs.job_document import State
+from forestay.ports.jobs.job_store import Change, JobStore, Written
+from forestay.services.operations.prune_jobs import DAY, PruneJobs
 
 GOAL = 4 * 10**7 / 86_400
 BULK = 500

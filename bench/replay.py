@@ -24,29 +24,29 @@ from types import MappingProxyType
 from uuid import uuid4
 
 from bench.harness import keep, leave
-from holdfast.adapters.cel.conditions import CelConditions
-from holdfast.adapters.cel.sandbox import CelSandbox
-from holdfast.adapters.sql.incident_store import SqlIncidentStore
-from holdfast.adapters.sql.job_store import SqlJobStore
-from holdfast.adapters.sql.slip_store import SqlSlipStore
-from holdfast.adapters.system.clock import SystemClock
-from holdfast.domain.faults.cause import Cause, Finding, Retry
-from holdfast.domain.faults.evidence import Evidence, Stage
-from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.faults.incident import Decision, Incident, IncidentState, Standing, standing_of
-from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Token
-from holdfast.domain.jobs.resources import Resources
-from holdfast.domain.jobs.specification import RetryPolicy, Specification
-from holdfast.domain.jobs.submission import Submission, new_job
-from holdfast.domain.rules.rule_set import Level, RuleSet, RuleSetId, TreeKey, Version, diff, with_tree
-from holdfast.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree
-from holdfast.ports.job_store import Change
-from holdfast.services.decide_faults import HOUSE
-from holdfast.services.fault_incident import fault_incident
-from holdfast.services.keep_flows import KeepFlows
-from holdfast.services.keep_rules import KeepRules
-from holdfast.services.replay_rules import Question, Replayed, ReplayRules
-from holdfast.services.rule_cache import DOMAIN, RuleCache
+from forestay.adapters.cel.conditions import CelConditions
+from forestay.adapters.cel.sandbox import CelSandbox
+from forestay.adapters.sql.incident_store import SqlIncidentStore
+from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.adapters.sql.slip_store import SqlSlipStore
+from forestay.adapters.system.clock import SystemClock
+from forestay.domain.exceptions.causes.cause import Cause, Finding, Retry
+from forestay.domain.exceptions.evidence.evidence import Evidence, Stage
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, Standing, standing_of
+from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Token
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import RetryPolicy, Specification
+from forestay.domain.jobs.submission import Submission, new_job
+from forestay.domain.rules.rule_set import Level, RuleSet, RuleSetId, TreeKey, Version, diff, with_tree
+from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree
+from forestay.ports.jobs.job_store import Change
+from forestay.services.exceptions.decide.decide_faults import HOUSE
+from forestay.services.exceptions.detect.fault_incident import fault_incident
+from forestay.services.flows.keep_flows import KeepFlows
+from forestay.services.rules.keep_rules import KeepRules
+from forestay.services.rules.replay_rules import Question, Replayed, ReplayRules
+from forestay.services.rules.rule_cache import DOMAIN, RuleCache
 
 GOAL = 60.0
 """Seconds for 100,000 incidents."""
@@ -141,7 +141,7 @@ async def opened(kind: str) -> AsyncIterator[SqlJobStore]:
     from sqlalchemy import make_url, text
     from sqlalchemy.ext.asyncio import create_async_engine
 
-    url, schema = make_url(os.environ["HOLDFAST_TEST_POSTGRES"]), f"bench_{uuid4().hex}"
+    url, schema = make_url(os.environ["FORESTAY_TEST_POSTGRES"]), f"bench_{uuid4().hex}"
     store = SqlJobStore(url.render_as_string(hide_password=False), schema=schema)
     await store.open()
     try:

@@ -27,14 +27,14 @@ from importlib import import_module
 from pathlib import Path
 
 from bench.harness import keep, leave
-from holdfast.adapters.cel.conditions import CelConditions
-from holdfast.adapters.sql.job_store import SqlJobStore
-from holdfast.adapters.sql.slip_store import SqlSlipStore
-from holdfast.domain.faults.cause import Cause
-from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.rules.context import Context, read_context
-from holdfast.domain.rules.panel import Panel, decide_quickly
-from holdfast.domain.rules.rule_set import (
+from forestay.adapters.cel.conditions import CelConditions
+from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.adapters.sql.slip_store import SqlSlipStore
+from forestay.domain.exceptions.causes.cause import Cause
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.rules.context import Context, read_context
+from forestay.domain.rules.panel import Panel, decide_quickly
+from forestay.domain.rules.rule_set import (
     Level,
     RuleSet,
     RuleSetId,
@@ -45,11 +45,11 @@ from holdfast.domain.rules.rule_set import (
     diff,
     with_tree,
 )
-from holdfast.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, add, walk
-from holdfast.domain.rules.tree_index import IndexedSet
-from holdfast.services import keep_rules
-from holdfast.services.keep_rules import KeepRules
-from holdfast.services.rule_cache import RuleCache
+from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, add, walk
+from forestay.domain.rules.tree_index import IndexedSet
+from forestay.services.rules import keep_rules
+from forestay.services.rules.keep_rules import KeepRules
+from forestay.services.rules.rule_cache import RuleCache
 
 GOALS = {10_000: 100.0, 100_000: 5.0}
 PAUSE = 1.0

@@ -28,12 +28,12 @@ import uvloop
 
 from bench.claim_efficiency import fresh
 from bench.harness import Run, keep, leave, measure, opensearch_pid
-from holdfast.adapters.opensearch.job_store import OpenSearchJobStore
-from holdfast.apps.settings import Settings
-from holdfast.apps.tokens import make_token
-from holdfast.domain.jobs.slots import SLOTS
-from holdfast.domain.jobs.specification import Specification
-from holdfast.ports.job_store import Change, Written
+from forestay.adapters.opensearch.job_store import OpenSearchJobStore
+from forestay.apps.config.settings import Settings
+from forestay.apps.operations.tokens import make_token
+from forestay.domain.jobs.slots import SLOTS
+from forestay.domain.jobs.specification import Specification
+from forestay.ports.jobs.job_store import Change, Written
 
 TENANT = "bench"
 OWNERS = 20
@@ -68,8 +68,8 @@ class Domain:
         store = f"opensearch://{self.url.removeprefix('http://')}/{self.prefix}?timeout=30"
         for _ in range(count):
             port = free_port()
-            environment = os.environ | {"HOLDFAST_STORE": store, "HOLDFAST_STATE": str(self.state)}
-            command = [sys.executable, "-m", "holdfast", "server", "--port", str(port)]
+            environment = os.environ | {"FORESTAY_STORE": store, "FORESTAY_STATE": str(self.state)}
+            command = [sys.executable, "-m", "forestay", "server", "--port", str(port)]
             log = (self.state / f"server-{port}.log").open("wb")
             started = subprocess.Popen(command, env=environment, stderr=log)  # noqa: ASYNC220 - before anything is timed
             self.servers.append((started, f"http://127.0.0.1:{port}"))
@@ -274,7 +274,7 @@ async def run(given: argparse.Namespace) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("law", choices=["depth", "servers", "both"], nargs="?", default="both")
-    parser.add_argument("--url", default=os.environ.get("HOLDFAST_TEST_OPENSEARCH", "http://127.0.0.1:9200"))
+    parser.add_argument("--url", default=os.environ.get("FORESTAY_TEST_OPENSEARCH", "http://127.0.0.1:9200"))
     parser.add_argument("--few", type=int, default=10_000)
     parser.add_argument("--many", type=int, default=1_000_000)
     parser.add_argument("--queued", type=int, default=50_000)

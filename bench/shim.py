@@ -1,11 +1,11 @@
-"""The sbatch shim beside the bare command with Holdfast killed: what a call costs more, whether anything is different, and what is learnt afterwards.
+"""The sbatch shim beside the bare command with Forestay killed: what a call costs more, whether anything is different, and what is learnt afterwards.
 
     just bench shim
     just bench shim --calls 200
 
 A server and an acting watcher run, and are killed with -9. Then sbatch is called bare and through the shim in turns, call by call; every job is submitted held, so that only
 sbatch is measured. Output is compared word for word, each id must follow on the one before, and every job must be in Slurm's queue. Then some of the shim's jobs
-are let go and fail, the others are cancelled, and Holdfast is started again: it must find every job of the shim's in the spool, settle it, and have an incident of each that failed.
+are let go and fail, the others are cancelled, and Forestay is started again: it must find every job of the shim's in the spool, settle it, and have an incident of each that failed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.server.processes import Processes, Started, processes
-from tests.server.running import Domain, until
+from tests.unit.apps.server.processes import Processes, Started, processes
+from tests.unit.apps.server.running import Domain, until
 
 from bench.harness import keep, leave
 
-SHIM = Path(__file__).parent.parent / "shim" / "holdfast-shim"
+SHIM = Path(__file__).parent.parent / "shim" / "forestay-shim"
 CPU_GOAL, WALL_GOAL = 5.0, 20.0
 JOB = ("--hold", "--mem=10", "-o", "/dev/null", "--wrap", "exit 3")
 FAILING = 20
@@ -100,7 +100,7 @@ async def start(running: Processes, spool: Path) -> tuple[Started, Started]:
 
 def measure(count: int, folder: Path) -> dict[str, list[Call]]:
     bare = dict(os.environ)
-    through = bare | {"PATH": f"{folder / 'bin'}:{bare['PATH']}", "HOLDFAST_SHIM_SPOOL": str(folder / "spool")}
+    through = bare | {"PATH": f"{folder / 'bin'}:{bare['PATH']}", "FORESTAY_SHIM_SPOOL": str(folder / "spool")}
     arms: dict[str, list[Call]] = {"bare": [], "shim": []}
     for number in range(count):
         order = (("bare", bare), ("shim", through))
@@ -155,7 +155,7 @@ def report(
         "load": os.getloadavg()[0],
     }
     print(
-        f"{count} calls each with Holdfast killed: the shim adds {facts['wall_p50']:.1f} ms (p50) and {facts['wall_p99']:.1f} ms (p99; {facts['paired_p99']:.1f} ms call by call) of wall"
+        f"{count} calls each with Forestay killed: the shim adds {facts['wall_p50']:.1f} ms (p50) and {facts['wall_p99']:.1f} ms (p99; {facts['paired_p99']:.1f} ms call by call) of wall"
         f" time and {facts['cpu']:.2f} ms of CPU; {facts['queued']} of {2 * count} queued, ids in order: {in_order} ({facts['foreign_ids_between']} of others between), said the"
         f" same: {same}; afterwards all {facts['spooled']} of {count} were learnt from the spool and settled in {learnt:.1f} s, {facts['incidents']} of {len(failing)} that had"
         f" failed are incidents; load {facts['load']:.1f}"

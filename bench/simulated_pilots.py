@@ -20,7 +20,7 @@ import aiohttp
 import orjson
 import uvloop
 
-from holdfast_pilot import libc
+from forestay_pilot.process import libc
 
 BATCH = 32
 WAIT = 5

@@ -4,7 +4,7 @@
 
 For each number of available jobs: creating them in bulks, searching windows of 2,000 candidates of one lane (for a
 server that owns all slots, and for one of four servers), counting by lane, and version-checked claims and ends in bulks
-of 500, one after another and four at a time. PostgreSQL is found by HOLDFAST_TEST_POSTGRES. Figures are printed last.
+of 500, one after another and four at a time. PostgreSQL is found by FORESTAY_TEST_POSTGRES. Figures are printed last.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from uuid import uuid4
 from sqlalchemy import text
 
 from bench.opensearch_adapter import BULK, CREATE_BULK, OWNERS, claimed, ended, make_jobs, median_ms, queue
-from holdfast.adapters.sql.job_store import SqlJobStore
-from holdfast.domain.jobs.job_document import JobDocument, State
-from holdfast.domain.jobs.slots import own_slots
-from holdfast.ports.job_store import Change, JobQuery, Stored, Version, Written
+from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.domain.jobs.slots import own_slots
+from forestay.ports.jobs.job_store import Change, JobQuery, Stored, Version, Written
 
 WINDOW = 2_000
 CLAIMS = 4_000
@@ -40,7 +40,7 @@ async def new_store(kind: str) -> AsyncIterator[SqlJobStore]:
             await store.close()
         return
     schema = f"bench_{uuid4().hex}"
-    store = SqlJobStore(os.environ["HOLDFAST_TEST_POSTGRES"], schema=schema)
+    store = SqlJobStore(os.environ["FORESTAY_TEST_POSTGRES"], schema=schema)
     await store.open()
     try:
         yield store

@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.harness import Run, keep, leave, paired, pressure, rates
-from holdfast_pilot.bring import bring
-from holdfast_pilot.cache import Cache, CacheSettings
-from holdfast_pilot.cache_report import CacheReport
-from holdfast_pilot.single_flight import SingleFlight
-from holdfast_pilot.staging import stage_in
-from holdfast_pilot.transfer import Journey, Place, Terms
+from forestay_pilot.cache.cache import Cache, CacheSettings
+from forestay_pilot.cache.cache_report import CacheReport
+from forestay_pilot.staging.bring import bring
+from forestay_pilot.staging.single_flight import SingleFlight
+from forestay_pilot.staging.staging import stage_in
+from forestay_pilot.staging.transfer import Journey, Place, Terms
 
 GOALS = {"disk": 0.92, "loopback": 0.90, "amplification": 1.00, "hit": 10.0}
 BLOCK = 1 << 20

@@ -3,7 +3,7 @@
     just bench start_latency --rounds 50
     just bench start_latency --rounds 50 --peers parsl --name start_latency_parsl   # Parsl is fetched into an environment of its own
 
-Both begin with the request of a client. Bare: a workflow with one activity, until the activity's function begins. Holdfast: one job by POST /v1/jobs, durable in
+Both begin with the request of a client. Bare: a workflow with one activity, until the activity's function begins. Forestay: one job by POST /v1/jobs, durable in
 PostgreSQL, until a waiting pilot has its claim, durable too; and with a real pilot, until the job's own process writes its first byte, which the bare
 activity, a function in a running process, does not need. Parsl: one call of a function through its HighThroughputExecutor, in memory, until its result is back.
 """
@@ -28,7 +28,7 @@ from bench.bare_temporal import bare_temporal
 from bench.harness import keep, leave, paired
 from bench.peers.peer import Peer
 from bench.whole_site import WholeSite, whole_site
-from holdfast.adapters.private_file import write_private
+from forestay.adapters.private_file import write_private
 
 GOAL = 0.15
 BESIDE_PARSL = 4.0
@@ -87,7 +87,7 @@ class RealPilot:
         self.end = os.open(self.pipe, os.O_RDWR)
         secret = site.folder / "enrol"
         write_private(secret, site.token("enrol"))
-        words = [sys.executable, "-m", "holdfast", "pilot", "--server", site.urls[0], "--token-file", str(secret)]
+        words = [sys.executable, "-m", "forestay", "pilot", "--server", site.urls[0], "--token-file", str(secret)]
         words += ["--slots", "1", "--outputs", str(site.folder / "outputs"), "--work", str(site.folder / "work")]
         with Path(site.folder / "pilot.log").open("wb") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log)

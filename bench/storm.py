@@ -22,17 +22,17 @@ import uvloop
 from bench.harness import keep, leave
 from bench.simulated_pilots import BATCH, PilotProcess
 from bench.whole_site import TENANT, WholeSite, whole_site
-from holdfast.adapters.cel.conditions import CelConditions
-from holdfast.adapters.cel.sandbox import CelSandbox
-from holdfast.adapters.system.clock import RandomIds, SystemClock
-from holdfast.apps.wiring.stores import open_stores
-from holdfast.domain.faults.brakes import ALL_ACTS, RULE_ACTS, SITE_ACTS
-from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.rules.rule_set import Level, RuleSetId
-from holdfast.domain.rules.rule_tree import Conclusion
-from holdfast.services.edit_rules import Draft, Edited, EditRules
-from holdfast.services.keep_rules import KeepRules
-from holdfast.services.rule_cache import DOMAIN
+from forestay.adapters.cel.conditions import CelConditions
+from forestay.adapters.cel.sandbox import CelSandbox
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.apps.compose.stores import open_stores
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.safeguards.brakes import ALL_ACTS, RULE_ACTS, SITE_ACTS
+from forestay.domain.rules.rule_set import Level, RuleSetId
+from forestay.domain.rules.rule_tree import Conclusion
+from forestay.services.rules.edit_rules import Draft, Edited, EditRules
+from forestay.services.rules.keep_rules import KeepRules
+from forestay.services.rules.rule_cache import DOMAIN
 
 GOAL = 10.0
 """Seconds in which every fault of 5,000 is handled."""

@@ -22,13 +22,13 @@ from pathlib import Path
 
 from bench.harness import keep, paired
 from bench.opensearch_adapter import make_jobs
-from holdfast.adapters.sql.job_store import SqlJobStore
-from holdfast.apps.settings import Settings
-from holdfast.apps.wiring.parts import make_parts
-from holdfast.domain.jobs.claim import claim, end, leave_fault
-from holdfast.domain.jobs.job_document import Ending, JobDocument, Outcome
-from holdfast.ports.job_store import Change, Stored, Written
-from holdfast.services.write_checked import CheckedWriter, Settled, Wish
+from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.apps.compose.parts import make_parts
+from forestay.apps.config.settings import Settings
+from forestay.domain.jobs.claim import claim, end, leave_fault
+from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome
+from forestay.ports.jobs.job_store import Change, Stored, Written
+from forestay.services.shared.write_checked import CheckedWriter, Settled, Wish
 
 BULK = 100
 ARMS = ("none", "off", "on")

@@ -25,11 +25,11 @@ from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
-from tests.chaos.processes import free_port, launch
+from tests.system.chaos.processes import free_port, launch
 
 from bench.harness import TICKS
-from holdfast.apps.settings import Settings
-from holdfast.apps.tokens import make_token
+from forestay.apps.config.settings import Settings
+from forestay.apps.operations.tokens import make_token
 
 TENANT = "bench"
 SCRIPT = Path(__file__).parent.parent / "scripts" / "servers"
@@ -72,7 +72,7 @@ def peak_of(pid: int) -> int:
 
 @dataclass(slots=True)
 class Place:
-    """A process of Holdfast's, started again when it was killed."""
+    """A process of Forestay's, started again when it was killed."""
 
     name: str
     words: list[str]
@@ -83,7 +83,7 @@ class Place:
     peak: int = 0
 
     def start(self) -> None:
-        self.process = launch([sys.executable, "-m", "holdfast", *self.words], self.log, environment=self.environment)
+        self.process = launch([sys.executable, "-m", "forestay", *self.words], self.log, environment=self.environment)
 
     @property
     def cpu(self) -> float:
@@ -132,7 +132,7 @@ class WholeSite:
     async def start(self, *, servers: int = 1, workers: int = 1, keepers: int = 1, **settings: object) -> None:
         known = {"store": self.store, "state": self.folder, "temporal": self.temporal} | settings
         known |= {"temporal_namespace": self.namespace}
-        environment = os.environ | {f"HOLDFAST_{name.upper()}": str(value) for name, value in known.items()}
+        environment = os.environ | {f"FORESTAY_{name.upper()}": str(value) for name, value in known.items()}
         environment.pop(
             "PYTHONDONTWRITEBYTECODE", None
         )  # an installation has its bytecode: a start must not cost its making
@@ -156,7 +156,7 @@ class WholeSite:
             place.start()
 
     def kill_all(self) -> None:
-        """kill -9 of every Holdfast process at once."""
+        """kill -9 of every Forestay process at once."""
         for place in self.places:
             place.look()
             place.spent = place.cpu
@@ -215,13 +215,13 @@ def _current() -> asyncio.Task[Any]:
 
 
 def _new_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    folder = Path(tempfile.mkdtemp(prefix="forestay-bench-"))
     folder.chmod(0o755)  # the servers run as another user
     return folder
 
 
 def _script(folder: Path, *words: str) -> str:
-    environment = os.environ | {"HOLDFAST_SERVERS_DIR": str(folder)}
+    environment = os.environ | {"FORESTAY_SERVERS_DIR": str(folder)}
     return subprocess.run([SCRIPT, *words], env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
@@ -259,16 +259,16 @@ async def whole_site(*, own: bool, store: str = "postgres", memory: bool = False
             temporal = (folder / "servers/temporal/port").read_text().strip()
             temporal = f"127.0.0.1:{temporal}"
         else:
-            temporal = os.environ["HOLDFAST_TEST_TEMPORAL"]
+            temporal = os.environ["FORESTAY_TEST_TEMPORAL"]
         if store == "postgres" and own:
             _script(folder / "servers", "start", "postgres", "--port", str(free_port()))
             servers["postgres"] = int(_script(folder / "servers", "pid", "postgres"))
             port = (folder / "servers/postgres/port").read_text().strip()
-            url = f"postgresql://holdfast@127.0.0.1:{port}/holdfast"
+            url = f"postgresql://forestay@127.0.0.1:{port}/forestay"
         elif store == "postgres":
             url = await stack.enter_async_context(new_database())
         elif store == "opensearch":
-            place = os.environ["HOLDFAST_TEST_OPENSEARCH"].removeprefix("http://")
+            place = os.environ["FORESTAY_TEST_OPENSEARCH"].removeprefix("http://")
             url = f"opensearch://{place}/bench-{uuid4().hex[:8]}?timeout=60"
         else:
             url = f"sqlite:///{folder}/jobs.db"
@@ -293,13 +293,13 @@ async def new_database() -> AsyncIterator[str]:
     name = f"bench_{uuid4().hex[:8]}"
     await _sql(f"CREATE DATABASE {name}")
     try:
-        yield os.environ["HOLDFAST_TEST_POSTGRES"].rpartition("/")[0] + f"/{name}"
+        yield os.environ["FORESTAY_TEST_POSTGRES"].rpartition("/")[0] + f"/{name}"
     finally:
         await _sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 async def _sql(statement: str) -> None:
-    connection = await asyncpg.connect(os.environ["HOLDFAST_TEST_POSTGRES"])
+    connection = await asyncpg.connect(os.environ["FORESTAY_TEST_POSTGRES"])
     try:
         await connection.execute(statement)
     finally:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 _PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-project = "Holdfast"
-author = "The Holdfast developers"
+project = "Forestay"
+author = "The Forestay developers"
 project_copyright = author
 version = release = _PROJECT["version"]
 
@@ -23,6 +23,6 @@ myst_links_external_new_tab = False
 nitpicky = True
 
 html_theme = "furo"
-html_title = f"Holdfast {release}"
+html_title = f"Forestay {release}"
 html_copy_source = False
 html_show_sphinx = False

@@ -1,6 +1,6 @@
 """A parameter sweep: the same function over a grid, as jobs on whatever pilots there are.
 
-holdfast dev                       # in another terminal
+forestay dev                       # in another terminal
 python examples/parameter_sweep.py
 """
 
@@ -12,7 +12,7 @@ import sys
 from concurrent.futures import as_completed
 from itertools import product
 
-from holdfast.client import Executor
+from forestay.client import Executor
 
 
 def decay(rate: float, steps: int, seed: int) -> float:

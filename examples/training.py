@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.flows import checkpoint, flow, job, restored
+from forestay.flows import checkpoint, flow, job, restored
 
 TRAIN = """
 from=${1:-}; epochs=$2

@@ -1,15 +1,15 @@
 """A Python flow: refine in parallel until it has converged, as one writes it down.
 
-Put the file into the folder that HOLDFAST_FLOWS names, and start it by its name:
+Put the file into the folder that FORESTAY_FLOWS names, and start it by its name:
 
-holdfast run until_converged --param tolerance=0.001
+forestay run until_converged --param tolerance=0.001
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.flows import JobFailed, checkpoint, flow, job, restored, scatter
+from forestay.flows import JobFailed, checkpoint, flow, job, restored, scatter
 
 TRY = """echo "$1 $2" | awk '{printf "{\\"x\\": %.6f, \\"error\\": %.6f}", $1, ($1 - 0.73)^2}' > try.json"""
 

@@ -1,4 +1,4 @@
-"""Build ``dist/holdfast-pilot.pyz``: the pilot as one file that any Python from 3.9 runs, with nothing to install.
+"""Build ``dist/forestay-pilot.pyz``: the pilot as one file that any Python from 3.9 runs, with nothing to install.
 
 The same sources give the same bytes, so that a digest can be published.
 """
@@ -9,7 +9,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from holdfast.adapters.system.pilot_program import pilot_program
+from forestay.adapters.system.pilot_program import pilot_program
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,5 +24,5 @@ def build(target: Path) -> str:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist" / "holdfast-pilot.pyz"
+    place = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist" / "forestay-pilot.pyz"
     print(f"{build(place)}  {place}")

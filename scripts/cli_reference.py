@@ -10,9 +10,9 @@ from typing import Any
 
 import typer.main
 
-from holdfast.apps import processes
-from holdfast.apps.cli import app
-from holdfast.apps.cli.verb import COMMON
+from forestay.apps import processes
+from forestay.apps.cli import app
+from forestay.apps.cli.verb import COMMON
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 MARK = "<!-- What follows is written by scripts/cli_reference.py. -->\n"
@@ -43,10 +43,10 @@ def for_operators() -> str:
         "These read [the settings of the processes](settings.md), and not what a client is told: run them where the processes run, as their user. `site` reads a file of its own, `watcher` what a client is told, and [the pilot](pilot.md) its options alone.\n",
     ]
     for name, command in group.commands.items():
-        text, _, example = command.help.partition("\n\nholdfast ")
+        text, _, example = command.help.partition("\n\nforestay ")
         parts.append(f"### {name}\n\n{_prose(text)}\n")
         if example:
-            parts.append(f"```console\n$ holdfast {example.strip()}\n```\n")
+            parts.append(f"```console\n$ forestay {example.strip()}\n```\n")
         if command.params:
             parts.append(_table(command.params))
     return "\n".join(parts)

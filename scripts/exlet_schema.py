@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from holdfast.formats.exlet_schema import exlet_schema
+from forestay.formats.rules.exlet_schema import exlet_schema
 
 PLACE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "exlet.schema.json"
 

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from holdfast.formats.flow_schema import flow_schema
+from forestay.formats.flows.flow_schema import flow_schema
 
 PLACE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "flow.schema.json"
 

@@ -58,21 +58,23 @@ PHASES: tuple[tuple[tuple[Tier, ...], ...], ...] = (
     ),
     ((Tier("unit", "just test", is_pytest=True),),),
     ((Tier("live-beside", "just live-beside", is_pytest=True),), (Tier("docs", "just docs"),)),
-    ((Tier("live-alone", "just live-alone", is_pytest=True),),),
-    ((Tier("pages", "just pages-test", is_pytest=True),),),
-    # Chaos holds the time until a death is noticed against a limit, so nothing runs beside it.
-    ((Tier("chaos", "just chaos small"),),),
-    ((Tier("linearizability", "just linearizability 5000"),),),
+    ((Tier("live-pairs", "just live-pairs", is_pytest=True),), (Tier("pages", "just pages-test", is_pytest=True),)),
     (
         (
-            Tier("chaos-cases", "just chaos-cases small --seed 1"),
+            Tier("chaos", "just chaos small"),
             Tier(
                 "chaos-exlets",
                 "just chaos-exlets --seed 1 --times 1 --primitives remove-case,compensate,resubmit,continue-all-cases",
             ),
         ),
+        (
+            # Ports of its own: chaos has a cluster at 9220 too.
+            Tier("linearizability", "just linearizability 5000 --port 9240 --postgres-port 5452"),
+            Tier("chaos-cases", "just chaos-cases small --seed 1"),
+            Tier("quickstart", "just quickstart"),
+        ),
     ),
-    ((Tier("quickstart", "just quickstart"),),),
+    ((Tier("live-measured", "just live-measured", is_pytest=True),),),
     ((Tier("bench-smoke", "just bench-smoke"),),),
     ((Tier("ledger", "just ledger --rows P0,P1,P2,P3,P4"),),),
 )
@@ -245,9 +247,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, interrupted)
     signal.signal(signal.SIGINT, interrupted)
     # Servers of this run alone, whatever else runs on the machine; world-readable because they run as nobody.
-    with tempfile.TemporaryDirectory(prefix="holdfast-servers-", ignore_cleanup_errors=True) as servers:
+    with tempfile.TemporaryDirectory(prefix="forestay-servers-", ignore_cleanup_errors=True) as servers:
         Path(servers).chmod(0o755)
-        os.environ["HOLDFAST_SERVERS_DIR"] = servers
+        os.environ["FORESTAY_SERVERS_DIR"] = servers
         try:
             passed = gate.run()
         finally:

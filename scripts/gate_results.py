@@ -73,7 +73,7 @@ class Table:
 def results_folder() -> Path:
     """Where the runs are kept."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(cache) / "holdfast" / "gate"
+    return Path(cache) / "forestay" / "gate"
 
 
 def tables(folder: Path) -> list[Path]:

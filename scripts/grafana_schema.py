@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-BOARD = ROOT / "deploy/grafana/holdfast.json"
+BOARD = ROOT / "deploy/grafana/forestay.json"
 TSC = ROOT / "web/node_modules/.bin/tsc"
 _ENUM = re.compile(r"export declare enum (\w+) \{(.*?)\n\}", re.DOTALL)
 _VALUE = re.compile(r"""=\s*('[^']*'|"[^"]*"|-?\d+)""")

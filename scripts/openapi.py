@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from holdfast.apps.server.app import make_app
-from holdfast.apps.settings import Settings
-from holdfast.apps.wiring.parts import make_parts
-from holdfast.apps.wiring.server import ServerParts
+from forestay.apps.compose.parts import make_parts
+from forestay.apps.compose.server import ServerParts
+from forestay.apps.config.settings import Settings
+from forestay.apps.server.app import make_app
 
 PLACE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "openapi.json"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.domain.rules.context import FIELDS
+from forestay.domain.rules.context import FIELDS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "rules.md"
 MARK = "<!-- What follows is written by scripts/rule_context.py. -->\n"

@@ -16,23 +16,23 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from holdfast.apps.settings import Settings
-from holdfast.apps.site_settings import SiteSettings
+from forestay.apps.config.settings import Settings
+from forestay.apps.config.site_settings import SiteSettings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "settings.md"
 HEAD = """# Settings
 
 <!-- Written by scripts/settings_reference.py from the settings themselves. -->
 
-Servers, keepers, workers and `holdfast dev` read their settings from the environment (`HOLDFAST_` and the name in capitals), before a TOML file named by
-`HOLDFAST_CONFIG`, before the defaults; flags of a command come before all. Lists are written with commas in the environment, tables as JSON. A wrong setting ends the
+Servers, keepers, workers and `forestay dev` read their settings from the environment (`FORESTAY_` and the name in capitals), before a TOML file named by
+`FORESTAY_CONFIG`, before the defaults; flags of a command come before all. Lists are written with commas in the environment, tables as JSON. A wrong setting ends the
 process at its start, with its name and what is wrong. Secrets are never settings: a setting names the file or the variable that has them.
 
 ## Settings of the processes
 """
 SITE = """## Settings of a site agent
 
-One TOML file, named by `holdfast site --config FILE`. Sizes may be written as `4 GiB`, times as `90 min`. [Send pilots to a Slurm cluster](../how-to/site-agent.md) shows a whole one.
+One TOML file, named by `forestay site --config FILE`. Sizes may be written as `4 GiB`, times as `90 min`. [Send pilots to a Slurm cluster](../how-to/site-agent.md) shows a whole one.
 """
 
 

@@ -120,7 +120,7 @@ def pins_without_hashes(text: str) -> list[str]:
 def sbom(folder: Path) -> list[Path]:
     """Two lists of parts in CycloneDX, and the pinned requirements by their digests."""
     folder.mkdir(parents=True, exist_ok=True)
-    python, node, locked = folder / "holdfast.cdx.json", folder / "holdfast-pages.cdx.json", folder / "requirements.txt"
+    python, node, locked = folder / "forestay.cdx.json", folder / "forestay-pages.cdx.json", folder / "requirements.txt"
     common = ["uv", "export", "--quiet", "--locked", "--all-extras", "--no-dev"]
     _run([*common, "--preview-features", "sbom-export", "--format", "cyclonedx1.5", "-o", str(python)])
     _run([*common, "--no-emit-project", "-o", str(locked)])

@@ -26,32 +26,32 @@ def address(variable: str) -> str:
 
 def opensearch() -> tuple[str, ...]:
     """The addresses of every node of the OpenSearch cluster under test."""
-    return tuple(address("HOLDFAST_TEST_OPENSEARCH").split(","))
+    return tuple(address("FORESTAY_TEST_OPENSEARCH").split(","))
 
 
 def opensearch_cluster(name: str) -> tuple[str, ...]:
     """The addresses of every node of a cluster started with ``--name`` other than ``one``."""
-    return tuple(address(f"HOLDFAST_TEST_OPENSEARCH_{name.upper()}").split(","))
+    return tuple(address(f"FORESTAY_TEST_OPENSEARCH_{name.upper()}").split(","))
 
 
 def postgres() -> str:
     """The URL of a PostgreSQL database in which tests may create schemas and databases."""
-    return address("HOLDFAST_TEST_POSTGRES")
+    return address("FORESTAY_TEST_POSTGRES")
 
 
 def temporal() -> str:
     """Host and port of Temporal's frontend."""
-    return address("HOLDFAST_TEST_TEMPORAL")
+    return address("FORESTAY_TEST_TEMPORAL")
 
 
 def toxiproxy() -> str:
     """The URL at which Toxiproxy takes orders."""
-    return address("HOLDFAST_TEST_TOXIPROXY")
+    return address("FORESTAY_TEST_TOXIPROXY")
 
 
 def slurm() -> str:
     """The path of the configuration of the Slurm under test, which everyone shares: nobody kills its parts."""
-    address("HOLDFAST_TEST_SLURM")
+    address("FORESTAY_TEST_SLURM")
     return address("SLURM_CONF")
 
 
@@ -63,7 +63,7 @@ def versions() -> dict[str, str]:
 
 def installed(folder: str, *programs: str) -> Path | None:
     """The folder in which ``scripts/servers install`` has put programs, if it has."""
-    for place in (os.environ.get("HOLDFAST_CACHE_DIR", ""), "/var/cache/holdfast", Path.home() / ".cache/holdfast"):
+    for place in (os.environ.get("FORESTAY_CACHE_DIR", ""), "/var/cache/forestay", Path.home() / ".cache/forestay"):
         if place and all(Path(place, folder, one).exists() for one in programs):
             return Path(place, folder)
     return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-GATE = bool(os.environ.get("CI") or os.environ.get("HOLDFAST_QUICK"))
-EXPLORE = bool(os.environ.get("HOLDFAST_EXPLORE"))
+GATE = bool(os.environ.get("CI") or os.environ.get("FORESTAY_QUICK"))
+EXPLORE = bool(os.environ.get("FORESTAY_EXPLORE"))
 
 
 def examples(many: int) -> int:

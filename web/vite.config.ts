@@ -4,7 +4,7 @@ import { defineConfig } from "vite";
 export default defineConfig({
   plugins: [react()],
   build: {
-    outDir: "../src/holdfast/apps/server/pages",
+    outDir: "../src/forestay/apps/server/pages/static",
     emptyOutDir: true,
     // Nothing is written into the page itself: its policy would not let it run.
     assetsInlineLimit: 0,

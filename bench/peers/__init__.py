@@ -1,1 +1,1 @@
-"""Other systems to be measured beside Holdfast, each in processes and an environment of its own."""
+"""Other systems to be measured beside Forestay, each in processes and an environment of its own."""

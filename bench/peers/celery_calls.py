@@ -18,7 +18,7 @@ from celery.result import ResultSet
 from bench.peers import calls
 from bench.peers.answering import answer, timed
 
-PLACE = os.environ.get("HOLDFAST_BENCH_REDIS", "redis://127.0.0.1:1/0")
+PLACE = os.environ.get("FORESTAY_BENCH_REDIS", "redis://127.0.0.1:1/0")
 app = Celery("bench", broker=PLACE, backend=PLACE)
 app.conf.worker_hijack_root_logger = False
 plus = app.task(name="plus")(calls.plus)
@@ -36,7 +36,7 @@ def main(workers: int) -> None:
         port = free_port()
         words = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
         redis = subprocess.Popen([*words, "--dir", folder], stdout=sys.stderr)
-        os.environ["HOLDFAST_BENCH_REDIS"] = place = f"redis://127.0.0.1:{port}/0"
+        os.environ["FORESTAY_BENCH_REDIS"] = place = f"redis://127.0.0.1:{port}/0"
         app.conf.broker_url = app.conf.result_backend = place
         words = [
             sys.executable,

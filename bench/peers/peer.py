@@ -1,6 +1,6 @@
 """Our end of a peer: another system, installed into an environment of its own that uv keeps, told in lines of JSON what to do.
 
-Nothing of a peer is ever installed beside Holdfast. All its processes bear a mark in their environment, by which their processor time is added up, however they were
+Nothing of a peer is ever installed beside Forestay. All its processes bear a mark in their environment, by which their processor time is added up, however they were
 started, and by which none of them outlives the benchmark.
 """
 
@@ -35,7 +35,7 @@ WANTED = {
     "celpy": [f"cel-python=={VERSIONS['CEL_PYTHON_VERSION']}"],
     "snakemake": [f"snakemake=={VERSIONS['SNAKEMAKE_VERSION']}"],
 }
-MARK = "HOLDFAST_BENCH_PEER"
+MARK = "FORESTAY_BENCH_PEER"
 
 
 class TooLong(Exception):
@@ -54,7 +54,7 @@ class Peer:
     def __init__(self, name: str, module: str, *words: str) -> None:
         self.name = name
         self.mark = f"{name}-{uuid4().hex}"
-        self._log = tempfile.NamedTemporaryFile(prefix=f"holdfast-{name}-", suffix=".log", delete=False)  # noqa: SIM115
+        self._log = tempfile.NamedTemporaryFile(prefix=f"forestay-{name}-", suffix=".log", delete=False)  # noqa: SIM115
         environment = {one: value for one, value in os.environ.items() if one != "VIRTUAL_ENV"}
         environment |= {"PYTHONPATH": str(ROOT), MARK: self.mark}
         self._process = subprocess.Popen(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.pilots.arms import Caching
-from holdfast_pilot.cache_policy import CacheBook, cache_size, host_cache_size
+from forestay_pilot.cache.cache_policy import CacheBook, cache_size, host_cache_size
 
 SPACE = 10_000_000_000
 """Bytes that the site gives each pilot, as CMS does."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 from bench.pilots.arms import Arm, Caching
 from bench.pilots.caches import Caches
 from bench.pilots.workloads import Workload
-from holdfast.domain.pilots.matching import Matching
-from holdfast.domain.pilots.matching_policy import BOUND, LOOK_AHEAD, MatchingPolicy, Sharing
-from holdfast.domain.pilots.meeting import Meet
-from holdfast.domain.pilots.waiting_jobs import Wanted
+from forestay.domain.scheduling.matching import Matching
+from forestay.domain.scheduling.matching_policy import BOUND, LOOK_AHEAD, MatchingPolicy, Sharing
+from forestay.domain.scheduling.meeting import Meet
+from forestay.domain.scheduling.waiting_jobs import Wanted
 
 SHARING = {
     Caching.NONE: Sharing.NONE,

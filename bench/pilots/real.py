@@ -38,7 +38,7 @@ LOOK = 0.05
 ORDERS = 40
 RETRY = 0.15
 """Mean seconds that a pilot waits after its first failed try; twice as long after each further one."""
-PAYLOAD = 'cat in* > /dev/null 2>&1; sleep "$HOLDFAST_PARAM_SECONDS"; head -c {size} /dev/urandom > "out-$HOLDFAST_PARAM_NUMBER.bin"'
+PAYLOAD = 'cat in* > /dev/null 2>&1; sleep "$FORESTAY_PARAM_SECONDS"; head -c {size} /dev/urandom > "out-$FORESTAY_PARAM_NUMBER.bin"'
 MADE = {"W1": chain, "W2": split, "W3": merge}
 
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.chaos.processes import free_port, launch
+from tests.system.chaos.processes import free_port, launch
 
-from holdfast.apps.settings import Settings
-from holdfast.apps.tokens import make_token
-from holdfast_pilot import libc
+from forestay.apps.config.settings import Settings
+from forestay.apps.operations.tokens import make_token
+from forestay_pilot.process import libc
 
 TENANT = "bench"
 PATIENCE = 60.0
@@ -106,8 +106,8 @@ class RealSite:
 @asynccontextmanager
 async def real_site(arm: RealArm, storage: Storage, *, hosts: int, slots: int) -> AsyncIterator[RealSite]:
     """Everything up and every pilot registered; all of it ends with the block."""
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-real-"))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    folder = Path(tempfile.mkdtemp(prefix="forestay-real-"))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
     kept.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has its bytecode
     processes: list[subprocess.Popen[bytes]] = []
     try:
@@ -123,19 +123,19 @@ async def real_site(arm: RealArm, storage: Storage, *, hosts: int, slots: int) -
             "sites": ["local"],
         }
         environment = kept | {
-            "HOLDFAST_STORE": f"sqlite:///{folder}/jobs.db",
-            "HOLDFAST_STATE": str(folder),
-            "HOLDFAST_PORT": str(port),
-            "HOLDFAST_LEASE": "60",
-            "HOLDFAST_MATCHING": arm.matching,
-            "HOLDFAST_STORAGE": json.dumps([element]),
-            "HOLDFAST_FREE_TRIES": "0,0,0,0,0,0,0,0",
+            "FORESTAY_STORE": f"sqlite:///{folder}/jobs.db",
+            "FORESTAY_STATE": str(folder),
+            "FORESTAY_PORT": str(port),
+            "FORESTAY_LEASE": "60",
+            "FORESTAY_MATCHING": arm.matching,
+            "FORESTAY_STORAGE": json.dumps([element]),
+            "FORESTAY_FREE_TRIES": "0,0,0,0,0,0,0,0",
         }
         settings = Settings(state=folder)
         person = make_token(settings, subject="bench", tenant=TENANT, roles=["submitter", "operator"], seconds=86_400)
         enrol = make_token(settings, subject="bench", tenant=TENANT, roles=["enrol"], seconds=86_400)
         for what in ("server", "keeper"):
-            words = [sys.executable, "-m", "holdfast", what]
+            words = [sys.executable, "-m", "forestay", what]
             processes.append(launch(words, folder / f"{what}.log", environment=environment))
         headers = {"Authorization": f"Bearer {person}"}
         async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30, trust_env=False) as client:
@@ -145,7 +145,7 @@ async def real_site(arm: RealArm, storage: Storage, *, hosts: int, slots: int) -
                 for slot in range(slots):
                     name = f"h{host}-{slot}"
                     words = [
-                        sys.executable, "-m", "holdfast_pilot", "--server", url, "--host", f"h{host}", "--slots", "1",
+                        sys.executable, "-m", "forestay_pilot", "--server", url, "--host", f"h{host}", "--slots", "1",
                         "--outputs", str(folder / "own-outputs"), "--work", str(folder / "work" / f"h{host}"),
                         "--cpus", "1", "--memory", str(1 << 28), "--disk", str(1 << 30),
                     ]  # fmt: skip
@@ -158,7 +158,7 @@ async def real_site(arm: RealArm, storage: Storage, *, hosts: int, slots: int) -
                             *arm.pilot,
                         ]
                     launched = launch(
-                        words, folder / f"pilot-{name}.log", environment=kept | {"HOLDFAST_ENROL_TOKEN": enrol}
+                        words, folder / f"pilot-{name}.log", environment=kept | {"FORESTAY_ENROL_TOKEN": enrol}
                     )
                     processes.append(launched)
             await _until(site, lambda: _all_there(site, hosts * slots), "the pilots")

@@ -32,9 +32,9 @@ from bench.pilots.workloads import WORKLOADS
 ROOT = Path(__file__).parents[2]
 SLOTS = 4
 COMPILED = (
-    "holdfast/domain/pilots/holdings.py", "holdfast/domain/pilots/meeting.py", "holdfast/domain/pilots/places.py",
-    "holdfast/domain/pilots/waiting_jobs.py", "holdfast/domain/pilots/holding_back.py", "holdfast/domain/pilots/matching.py",
-    "holdfast_pilot/cache_policy.py",
+    "forestay/domain/scheduling/holdings.py", "forestay/domain/scheduling/meeting.py", "forestay/domain/scheduling/places.py",
+    "forestay/domain/scheduling/waiting_jobs.py", "forestay/domain/scheduling/holding_back.py", "forestay/domain/scheduling/matching.py",
+    "forestay_pilot/cache/cache_policy.py",
     "bench/pilots/events.py", "bench/pilots/draws.py", "bench/pilots/caches.py", "bench/pilots/desk.py",
     "bench/pilots/simulation.py", "bench/pilots/workloads.py", "bench/pilots/bound.py",
 )  # fmt: skip
@@ -64,7 +64,7 @@ def once(workload: str, jobs: int, pilots: int, condition: str, seed: int) -> di
 
 def build(folder: Path) -> None:
     """The same files, compiled."""
-    for package in ("src/holdfast", "src/holdfast_pilot", "bench"):
+    for package in ("src/forestay", "src/forestay_pilot", "bench"):
         shutil.copytree(
             ROOT / package,
             folder / Path(package).name,
@@ -123,7 +123,7 @@ def run(given: argparse.Namespace) -> bool:
     """All sizes, and whether both ways agree."""
     rows: list[dict[str, Any]] = []
     agreed = True
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="forestay-bench-") as name:
         folder = Path(name) if given.compiled else None
         if folder is not None:
             build(folder)

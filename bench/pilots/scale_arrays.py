@@ -27,7 +27,7 @@ from bench.pilots.kernel import CHAIN, MERGE, SPLIT, Kernel, make
 from bench.pilots.scale import SLOTS, once, sizes
 from bench.pilots.simulation import Costs
 from bench.pilots.workloads import FILE, WORKLOADS
-from holdfast_pilot.cache_policy import host_cache_size
+from forestay_pilot.cache.cache_policy import host_cache_size
 
 ROOT = Path(__file__).parents[2]
 SHAPES = {"W1": CHAIN, "W2": SPLIT, "W3": MERGE}

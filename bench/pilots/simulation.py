@@ -1,7 +1,7 @@
 """One run of a workload on a simulated site, driven by the code that servers, pilots and site agents run.
 
-What is real: the choice of a job for a pilot (`holdfast.domain.pilots.matching`), what a cache keeps (`holdfast_pilot.cache_policy`), how many pilots
-are sent (`holdfast.domain.pilots.fleet`). What is simulated: time, storage, the batch system's queue, and the pilots themselves.
+What is real: the choice of a job for a pilot (`forestay.domain.scheduling.matching`), what a cache keeps (`forestay_pilot.cache.cache_policy`), how many pilots
+are sent (`forestay.domain.sites.fleet`). What is simulated: time, storage, the batch system's queue, and the pilots themselves.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from bench.pilots.desk import Desk, file_name
 from bench.pilots.draws import NEWS, ORDER, QUEUE, READ, WRITE, Draws, uniform
 from bench.pilots.events import Events
 from bench.pilots.workloads import Workload
-from holdfast.domain.jobs.resources import Resources
-from holdfast.domain.pilots.fleet import Pace, PilotCount, PilotSize, TaskGroup, Thresholds, plan
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.sites.fleet import Pace, PilotCount, PilotSize, TaskGroup, Thresholds, plan
 
 
 @dataclass(frozen=True, slots=True)

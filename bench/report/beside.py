@@ -1,4 +1,4 @@
-"""Holdfast beside other systems: what the twelve benchmarks say of Parsl, Dask, Celery, DBOS, Snakemake and cel-python."""
+"""Forestay beside other systems: what the twelve benchmarks say of Parsl, Dask, Celery, DBOS, Snakemake and cel-python."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from bench.report.results import ratio, result, when
 
 Figures = dict[str, Any]
 PEERS = {"parsl": "Parsl HTEX", "dask": "Dask", "celery": "Celery", "dbos": "DBOS"}
-NAMES = {"holdfast": "Holdfast", "snakemake": "Snakemake", **PEERS}
+NAMES = {"forestay": "Forestay", "snakemake": "Snakemake", **PEERS}
 KEPT = {
-    "holdfast": "each call and its result on disk (SQLite)",
-    "holdfast, one each": "the same, a job and a request for each call",
-    "holdfast, not durable": "the same as the first, on a disk that is memory",
-    "holdfast on postgres": "on disk (PostgreSQL)",
+    "forestay": "each call and its result on disk (SQLite)",
+    "forestay, one each": "the same, a job and a request for each call",
+    "forestay, not durable": "the same as the first, on a disk that is memory",
+    "forestay on postgres": "on disk (PostgreSQL)",
     "parsl": "in memory",
     "dask": "in memory",
     "celery": "in memory (Redis)",
@@ -29,7 +29,7 @@ KEPT = {
 def over(one: Figures, peer: str) -> Figures | None:
     """How many times as fast we are as a peer, on the same store where it has one."""
     return next(
-        (one[f"{ours} over {peer}"] for ours in ("holdfast", "holdfast on postgres") if f"{ours} over {peer}" in one),
+        (one[f"{ours} over {peer}"] for ours in ("forestay", "forestay on postgres") if f"{ours} over {peer}" in one),
         None,
     )
 
@@ -45,8 +45,8 @@ def lost_pilots(one: Figures) -> tuple[str, bool]:
     short = result("lost_pilots")
     tried = [one, *([short["figures"]] if short else [])]
     text = "; ".join(
-        f"leases of {each['silence, seconds']} s: runs again {median(_known(each['equal']['holdfast']['killed'], each)):.1f} s after a kill ({each['worst']['killed, seconds']:.1f} at most), "
-        f"{median(_known(each['equal']['holdfast']['silent'], each)) / each['silence, seconds']:.2f} leases after the last word ({each['worst']['silent, leases']:.2f} at most)"
+        f"leases of {each['silence, seconds']} s: runs again {median(_known(each['equal']['forestay']['killed'], each)):.1f} s after a kill ({each['worst']['killed, seconds']:.1f} at most), "
+        f"{median(_known(each['equal']['forestay']['silent'], each)) / each['silence, seconds']:.2f} leases after the last word ({each['worst']['silent, leases']:.2f} at most)"
         for each in tried
     )
     good = all(each["worst"]["killed, seconds"] <= 1 and each["worst"]["silent, leases"] <= 1.25 for each in tried)
@@ -70,8 +70,8 @@ def conditions() -> str:
         return ""
     one = found["figures"]
     return (
-        f"; one condition {one['median']['holdfast']:.1f} µs, cel-python's {one['median']['cel-python']:.0f}: "
-        f"{ratio(one['cel-python over holdfast'])} × (goal ≥ 300; `just bench conditions`, {when(found)})"
+        f"; one condition {one['median']['forestay']:.1f} µs, cel-python's {one['median']['cel-python']:.0f}: "
+        f"{ratio(one['cel-python over forestay'])} × (goal ≥ 300; `just bench conditions`, {when(found)})"
     )
 
 
@@ -173,11 +173,11 @@ def _executors_table() -> Iterator[str]:
         "### Executors side by side",
         "",
         (
-            f"Two workers each, {one['calls']:,} calls a turn, the arms in turns; {when(found)}. Processor time is that of client, servers and workers together, of DBOS and of Holdfast on PostgreSQL without PostgreSQL's own; "
+            f"Two workers each, {one['calls']:,} calls a turn, the arms in turns; {when(found)}. Processor time is that of client, servers and workers together, of DBOS and of Forestay on PostgreSQL without PostgreSQL's own; "
             "on a machine with other work it is steadier than calls a second. Celery's Redis writes nothing to its disk. DBOS runs its calls in threads of one process. *Utilisation* is the share of two workers' time that tasks of 100 ms and of 1 s fill."
         ),
         "",
-        "| executor | calls and results are | calls a second | ms of processor a call | Holdfast is faster by | in processor time by | 10⁵ calls, a second | utilisation, 100 ms | 1 s |",
+        "| executor | calls and results are | calls a second | ms of processor a call | Forestay is faster by | in processor time by | 10⁵ calls, a second | utilisation, 100 ms | 1 s |",
         "| --- | --- | --: | --: | --- | --- | --: | --: | --: |",
     )
     for name, each in one["rates"].items():
@@ -191,7 +191,7 @@ def _executors_table() -> Iterator[str]:
 
 def _processor(found: dict[str, Any], name: str) -> str:
     """How many times our processor time a call a peer's is, in pairs."""
-    ours = "holdfast on postgres" if name == "dbos" else "holdfast"
+    ours = "forestay on postgres" if name == "dbos" else "forestay"
     spent = {
         who: [sum(run["cpu"].values()) / run["operations"] for run in found["runs"] if run["arm"] == who]
         for who in (name, ours)
@@ -246,7 +246,7 @@ def _lost_table() -> Iterator[str]:
     yield from (
         "",
         (
-            "A silent pilot of Holdfast's is given up after 1.2 leases, and never before the lease and ten seconds; so short leases are overrun by more. A server that was itself held up for a second, as on a machine with other work, waits ten seconds longer before it takes a closed channel for a death. "
+            "A silent pilot of Forestay's is given up after 1.2 leases, and never before the lease and ten seconds; so short leases are overrun by more. A server that was itself held up for a second, as on a machine with other work, waits ten seconds longer before it takes a closed channel for a death. "
             "A pilot that was given up too early costs work and no more: its late end never counts twice."
         ),
         "",
@@ -270,7 +270,7 @@ def pictures() -> Iterator[tuple[str, str]]:
         return
     rates = found["figures"]["rates"]
     names = {
-        "holdfast": ("Holdfast, each call on disk", BLUE),
+        "forestay": ("Forestay, each call on disk", BLUE),
         "parsl": ("Parsl HTEX, in memory", ORANGE),
         "dask": ("Dask, in memory", GREEN),
         "celery": ("Celery, in memory", "#8c6bb1"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.pilots.plot import BLUE, GREEN, ORANGE, Bars, bars
 from bench.report.results import percent, result, when
-from holdfast.client.sizing import MEASURED, Load, plan
+from forestay.client.api.sizing import MEASURED, Load, plan
 
 LOADS = ((1e4, 100), (1e5, 1_000), (1e6, 10_000), (1e7, 10_000), (1e7, 100_000), (1e8, 100_000))
 POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
@@ -65,7 +65,7 @@ def _sizing() -> Iterator[str]:
     yield from (
         "## How large for one's own numbers",
         "",
-        "`holdfast plan --jobs-per-day N --pilots N`, from what was measured; leases of ten minutes, a peak of five times the mean, 5 % of attempts fail, ended jobs are kept for 30 days. A plan is a beginning: measure a tenth of it first.",
+        "`forestay plan --jobs-per-day N --pilots N`, from what was measured; leases of ten minutes, a peak of five times the mean, 5 % of attempts fail, ended jobs are kept for 30 days. A plan is a beginning: measure a tenth of it first.",
         "",
         "| jobs a day | pilots | profile | servers | keepers | workers | store nodes × cores | shards | store, GB | events of history a day | cores at the peak, all together |",
         "| --: | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: |",

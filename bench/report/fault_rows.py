@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.faults.table import TABLE, Row
+from tests.system.faults.table import TABLE, Row
 
 from bench.report.beside import campaign_sentence
 from bench.report.results import result, when

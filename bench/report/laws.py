@@ -13,7 +13,7 @@ def section() -> Iterator[str]:
     yield from (
         "## Laws of scale",
         "",
-        "What must stay flat as jobs become more. The same commands at a small size run with every change (`just bench-smoke`, `tests/report`); a gate there fails the build.",
+        "What must stay flat as jobs become more. The same commands at a small size run with every change (`just bench-smoke`, `tests/unit/bench`); a gate there fails the build.",
         "",
         "| what | law | measured | by |",
         "| --- | --- | --- | --- |",

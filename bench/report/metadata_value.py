@@ -23,7 +23,7 @@ def section() -> Iterator[str]:
         "[Paper P4](../explanation/papers.md) says of its own installation that metadata and priorities brought 70 % less time for troubleshooting and 50 % more jobs completed; it does not say how that was measured. Ours can be measured again.",
         "",
         f"**Diagnosis.** {seen['records']} failures of public trackers, each with the cause that a person read from it, behind {60} lines of ordinary output, are reported to a real server. Nobody is timed; what is counted is the text",
-        "that there is to read until the cause is known. Without metadata it is the log that is kept, or, at best, the failure's own lines, as if somebody had pointed to them. With it, it is what `holdfast explain` says; the log as well where the",
+        "that there is to read until the cause is known. Without metadata it is the log that is kept, or, at best, the failure's own lines, as if somebody had pointed to them. With it, it is what `forestay explain` says; the log as well where the",
         "cause is unknown or wrong; nothing where it is right and another try by itself helps.",
         "",
         "| characters to read, mean | without | with | less |",

@@ -9,9 +9,16 @@ from bench.harness import RESULTS
 
 
 def result(name: str) -> dict[str, Any] | None:
-    """The newest run of a benchmark; None if there is none."""
+    """The newest run of a benchmark; None if there is none. Arms measured under an earlier name of the product are read under its present one."""
     path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    if not path.exists():
+        return None
+    text = path.read_text()
+    names = RESULTS / "names.json"
+    for earlier, present in json.loads(names.read_text()).items() if names.exists() else ():
+        text = text.replace(earlier, present)
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 def when(found: dict[str, Any]) -> str:

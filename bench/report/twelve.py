@@ -29,7 +29,7 @@ class Benchmark:
 
 
 def _durable(one: Figures) -> tuple[str, bool]:
-    found = one["holdfast over bare"]
+    found = one["forestay over bare"]
     return f"{ratio(found)} × bare Temporal activities", found["low"] >= 30
 
 
@@ -42,7 +42,7 @@ def _claims(one: Figures) -> tuple[str, bool]:
 
 
 def _contention(one: Figures) -> tuple[str, bool]:
-    ours, naive = one["holdfast"], one["naive"]
+    ours, naive = one["forestay"], one["naive"]
     wasted = "wasted writes a claim, worst round"
     return (
         f"{ours[wasted]:.4f} wasted writes a claim beside {naive[wasted]:.0f}; {ours['claimed twice']} claimed twice",

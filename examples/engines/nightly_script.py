@@ -1,13 +1,13 @@
-"""A nightly script whose steps are mended by rules: run it beside `holdfast dev`, or without any server.
+"""A nightly script whose steps are mended by rules: run it beside `forestay dev`, or without any server.
 
-The first call of `fetch` fails as a network does. Without a rule the script fails as it would without Holdfast, and leaves an incident (`holdfast inbox --state failed`). Write a rule for it,
+The first call of `fetch` fails as a network does. Without a rule the script fails as it would without Forestay, and leaves an incident (`forestay inbox --state failed`). Write a rule for it,
 
-    holdfast rules add --from INCIDENT --if 'cause == "network"' --then resubmit
+    forestay rules add --from INCIDENT --if 'cause == "network"' --then resubmit
 
 let another person promote it, and run the script again: the step is called a second time, and the script goes on.
 """
 
-from holdfast.client import case
+from forestay.client import case
 
 tries = 0
 
@@ -27,4 +27,4 @@ def publish(lines: list[str]) -> int:
 if __name__ == "__main__":
     with case("nightly", data={"source": "example"}) as nightly:
         lines = nightly.item("fetch", fetch, "example")
-        print(f"published {nightly.item('publish', publish, lines)} lines; holdfast history {nightly.id}")  # noqa: T201 - for whoever runs it
+        print(f"published {nightly.item('publish', publish, lines)} lines; forestay history {nightly.id}")  # noqa: T201 - for whoever runs it

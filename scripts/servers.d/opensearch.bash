@@ -26,7 +26,7 @@ opensearch_configure() { # opensearch_configure NAME I
   mkdir -p "$d/config/jvm.options.d"
   sed -i "s#logs/#$d/logs/#g; s#HeapDumpPath=data#HeapDumpPath=$d/data#" "$d/config/jvm.options"
   {
-    echo "cluster.name: holdfast-$name"
+    echo "cluster.name: forestay-$name"
     echo "node.name: n$i"
     echo "path.data: $d/data"
     echo "path.logs: $d/logs"

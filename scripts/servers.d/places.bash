@@ -15,21 +15,21 @@ unprivileged() { # unprivileged COMMAND…: replaces this process
 reachable() { ( cd / && unprivileged test -x "$1" ) 2>/dev/null; }
 
 choose_places() {
-  local home_cache=${XDG_CACHE_HOME:-$HOME/.cache}/holdfast
-  local home_state=${XDG_STATE_HOME:-$HOME/.local/state}/holdfast/servers
+  local home_cache=${XDG_CACHE_HOME:-$HOME/.cache}/forestay
+  local home_state=${XDG_STATE_HOME:-$HOME/.local/state}/forestay/servers
   # A root home is closed to `nobody` on most machines; then the system's own places serve.
   if am_root && ! reachable "$HOME"; then
-    home_cache=/var/cache/holdfast
-    home_state=/var/lib/holdfast/servers
+    home_cache=/var/cache/forestay
+    home_state=/var/lib/forestay/servers
   fi
-  CACHE=${HOLDFAST_CACHE_DIR:-$home_cache}
-  STATE=${HOLDFAST_SERVERS_DIR:-$home_state}
+  CACHE=${FORESTAY_CACHE_DIR:-$home_cache}
+  STATE=${FORESTAY_SERVERS_DIR:-$home_state}
   mkdir -p "$CACHE" "$STATE"
   if am_root; then chmod a+rx "$CACHE" "$STATE"; fi
   CACHE=$(cd "$CACHE" && pwd) STATE=$(cd "$STATE" && pwd)
   local place
   for place in "$CACHE" "$STATE"; do
-    reachable "$place" || die "user nobody cannot reach $place; choose another with HOLDFAST_CACHE_DIR or HOLDFAST_SERVERS_DIR"
+    reachable "$place" || die "user nobody cannot reach $place; choose another with FORESTAY_CACHE_DIR or FORESTAY_SERVERS_DIR"
   done
 }
 

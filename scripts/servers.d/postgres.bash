@@ -30,7 +30,7 @@ postgres_prepare() { # under the lock
   mkdir -p "$dir"
   if [ ! -e "$dir/initialised" ]; then
     rm -rf "$dir/data"; mkdir -p "$dir/data"; chmod 700 "$dir/data"; own "$dir"
-    ( cd / && unprivileged "$(postgres_bin)/initdb" -D "$dir/data" -U holdfast --auth-host=trust --auth-local=reject \
+    ( cd / && unprivileged "$(postgres_bin)/initdb" -D "$dir/data" -U forestay --auth-host=trust --auth-local=reject \
         --encoding=UTF8 --locale=C.UTF-8 ) >"$dir/initdb.log" 2>&1 || { tail -n 5 "$dir/initdb.log" >&2; die "initdb failed"; }
     touch "$dir/initialised"
   fi
@@ -43,7 +43,7 @@ postgres_prepare() { # under the lock
   postgres_launch
 }
 
-postgres_sql() { "$(postgres_bin)/psql" -X -h 127.0.0.1 -p "$(cat "$(postgres_dir)/port")" -U holdfast -d "$1" -Atc "$2" 2>/dev/null; }
+postgres_sql() { "$(postgres_bin)/psql" -X -h 127.0.0.1 -p "$(cat "$(postgres_dir)/port")" -U forestay -d "$1" -Atc "$2" 2>/dev/null; }
 
 postgres_check() {
   local dir; dir=$(postgres_dir)
@@ -54,8 +54,8 @@ postgres_check() {
     return 1
   fi
   [ "$(postgres_sql postgres "select 1")" = 1 ] || return 1
-  [ "$(postgres_sql postgres "select 1 from pg_database where datname = 'holdfast'")" = 1 ] ||
-    postgres_sql postgres "create database holdfast" >/dev/null || return 1
+  [ "$(postgres_sql postgres "select 1 from pg_database where datname = 'forestay'")" = 1 ] ||
+    postgres_sql postgres "create database forestay" >/dev/null || return 1
 }
 
 postgres_wait() { until_ready PostgreSQL "$(postgres_dir)/server.log" postgres_check; }
@@ -70,4 +70,4 @@ postgres_start() { # postgres_start PORT FRESH
 
 postgres_stop() { halt "$(postgres_dir)/server.pid" INT; } # INT is PostgreSQL's fast shutdown
 
-postgres_address() { echo "postgresql://holdfast@127.0.0.1:$(cat "$(postgres_dir)/port")/holdfast"; }
+postgres_address() { echo "postgresql://forestay@127.0.0.1:$(cat "$(postgres_dir)/port")/forestay"; }

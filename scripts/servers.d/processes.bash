@@ -1,6 +1,6 @@
 # A server process: started apart from the terminal, known by pid and start time, stopped by pid only.
 
-READY_SECONDS=${HOLDFAST_SERVERS_TIMEOUT:-600}
+READY_SECONDS=${FORESTAY_SERVERS_TIMEOUT:-600}
 
 started_at() { # clock ticks since boot, so that a reused pid is never taken for ours
   local stat; stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1

@@ -36,7 +36,7 @@ s3_prepare() { # under the lock
     [ -z "$port" ] || [ "$port" = "$(cat "$dir/port")" ] || die "s3proxy is already running at port $(cat "$dir/port")"
     return 0
   fi
-  mkdir -p "$dir/data/holdfast" "$dir/tmp" # a folder is a bucket
+  mkdir -p "$dir/data/forestay" "$dir/tmp" # a folder is a bucket
   first=${port:-$(cat "$dir/port" 2>/dev/null || echo 9010)}
   while ! port_free "$first"; do
     [ -z "$port" ] || die "port $port is taken; choose another with --port"

@@ -48,7 +48,7 @@ C
   )
   {
     cat <<C
-ClusterName=holdfast
+ClusterName=forestay
 SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$port
 AuthType=auth/munge
@@ -196,8 +196,8 @@ slurm_prepare() { # under the lock
 
 slurm_accounts() { # the cluster, one account and this user in it; nothing where they are known already
   local SLURM_CONF; SLURM_CONF=$(slurm_conf); export SLURM_CONF
-  sacctmgr -Q -i add cluster holdfast >/dev/null 2>&1 || true
-  sacctmgr -Q -i add account pilots Cluster=holdfast >/dev/null 2>&1 || true
+  sacctmgr -Q -i add cluster forestay >/dev/null 2>&1 || true
+  sacctmgr -Q -i add account pilots Cluster=forestay >/dev/null 2>&1 || true
   sacctmgr -Q -i add user "$(id -un)" Account=pilots >/dev/null 2>&1 || true
   [ -n "$(sacctmgr -n -P list association user="$(id -un)" account=pilots format=user)" ] || die "Slurm's accounting took no account"
 }

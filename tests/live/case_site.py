@@ -18,19 +18,19 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, Register
 from temporalio.client import Client
 from temporalio.service import RPCError
 from tests import servers
-from tests.server.running import Domain, RunningServer, until
-from tests.server.scripted_pilot import ScriptedPilot, end_of
-from tests.server.store_room import store_room
+from tests.unit.apps.server.running import Domain, RunningServer, until
+from tests.unit.apps.server.scripted_pilot import ScriptedPilot, end_of
+from tests.unit.apps.server.store_room import store_room
 
-from holdfast.apps.wiring.keeper import KeeperParts
-from holdfast.apps.wiring.loops import run_loops, stop
-from holdfast.apps.wiring.parts import make_parts
-from holdfast.apps.wiring.worker import WorkerParts
-from holdfast.domain.flows.events import Verb, VerbKind
-from holdfast.domain.flows.flow_version import flow_as_plain, version_of
-from holdfast.formats.python_flow import read_python_flows
-from holdfast.formats.yaml_flow import read_flow_text
-from holdfast.ports.flow_engine import CaseStart, CaseSummary
+from forestay.apps.compose.keeper import KeeperParts
+from forestay.apps.compose.loops import run_loops, stop
+from forestay.apps.compose.parts import make_parts
+from forestay.apps.compose.worker import WorkerParts
+from forestay.domain.flows.definition.flow_version import flow_as_plain, version_of
+from forestay.domain.flows.events import Verb, VerbKind
+from forestay.formats.flows.python_flow import read_python_flows
+from forestay.formats.flows.yaml_flow import read_flow_text
+from forestay.ports.flows.flow_engine import CaseStart, CaseSummary
 
 TENANT = "flows"
 Fate = Callable[[Mapping[str, Any]], dict[str, Any]]

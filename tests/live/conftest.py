@@ -13,7 +13,7 @@ from tests.live.own_slurm import OwnSlurm
 @pytest.fixture(scope="session")
 def own_slurm() -> Iterator[OwnSlurm]:
     """A Slurm that these tests may kill; not in pytest's folders, which another run may clear away."""
-    with TemporaryDirectory(prefix="holdfast-slurm-", ignore_cleanup_errors=True) as folder:
+    with TemporaryDirectory(prefix="forestay-slurm-", ignore_cleanup_errors=True) as folder:
         slurm = OwnSlurm(Path(folder))
         try:
             slurm.start()

@@ -1,4 +1,4 @@
-"""`holdfast dev` as a user starts it, with a folder of its own."""
+"""`forestay dev` as a user starts it, with a folder of its own."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from typing import Any
 
 from tests.servers import address
 
-HOLDFAST = [sys.executable, "-c", "from holdfast.apps.entry import main; main()"]
+FORESTAY = [sys.executable, "-c", "from forestay.apps.entry import main; main()"]
 PATIENCE = 240.0
 
 
 @dataclass
 class Laptop:
-    """The commands of one user, and what `holdfast dev` keeps for them."""
+    """The commands of one user, and what `forestay dev` keeps for them."""
 
     home: Path
     port: int
     dev: subprocess.Popen[bytes] | None = None
     settings: dict[str, str] = field(default_factory=dict)
-    """Of the environment of `holdfast dev`."""
+    """Of the environment of `forestay dev`."""
 
     @property
     def environment(self) -> dict[str, str]:
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "XDG_"))}
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("FORESTAY_", "XDG_"))}
         places = {f"XDG_{name.upper()}_HOME": str(self.home / name) for name in ("config", "state", "cache")}
-        return own | places | {"HOLDFAST_TEMPORAL_PROGRAM": address("HOLDFAST_TEST_TEMPORAL_PROGRAM")}
+        return own | places | {"FORESTAY_TEMPORAL_PROGRAM": address("FORESTAY_TEST_TEMPORAL_PROGRAM")}
 
     def start(self) -> None:
-        words = [*HOLDFAST, "dev", "--port", str(self.port), "--slots", "4"]
+        words = [*FORESTAY, "dev", "--port", str(self.port), "--slots", "4"]
         said = self.home / "dev.log"
         with said.open("wb") as log:
             self.dev = subprocess.Popen(words, env=self.environment | self.settings, cwd=self.home, stderr=log)
@@ -59,7 +59,7 @@ class Laptop:
 
     def run(self, *words: str, code: int = 0) -> str:
         ended = subprocess.run(
-            [*HOLDFAST, *words], env=self.environment, cwd=self.home, capture_output=True, text=True, timeout=PATIENCE, check=False
+            [*FORESTAY, *words], env=self.environment, cwd=self.home, capture_output=True, text=True, timeout=PATIENCE, check=False
         )  # fmt: skip
         assert ended.returncode == code, (words, ended.returncode, ended.stdout[-2000:], ended.stderr[-2000:])
         return ended.stdout

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from tests.servers import SCRIPT
 
-from holdfast.adapters.slurm.batch import SlurmBatch
-from holdfast.adapters.system.commands import SystemCommands
+from forestay.adapters.slurm.batch import SlurmBatch
+from forestay.adapters.system.commands import SystemCommands
 
 NODES = 3
 CPUS = 4
@@ -32,7 +32,7 @@ class OwnSlurm:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "HOLDFAST_SERVERS_DIR": str(self.folder), "SLURM_CONF": str(self.conf)}
+        return {**os.environ, "FORESTAY_SERVERS_DIR": str(self.folder), "SLURM_CONF": str(self.conf)}
 
     def start(self, *more: str) -> None:
         self.order("start", "slurm", "--nodes", str(NODES), "--cpus", str(CPUS), *more)

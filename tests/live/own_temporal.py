@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import make_url
 from tests import servers
-from tests.chaos.processes import launch
+from tests.system.chaos.processes import launch
 
 LOW = range(20_000, 32_000)
 SHARDS = 4
@@ -33,8 +33,8 @@ def free_port() -> int:
 
 
 def programs() -> Path:
-    """Where `scripts/servers install temporal_server` puts them; HOLDFAST_TEST_TEMPORAL_SERVER names another folder with `server` and `sql`."""
-    if own := os.environ.get("HOLDFAST_TEST_TEMPORAL_SERVER"):
+    """Where `scripts/servers install temporal_server` puts them; FORESTAY_TEST_TEMPORAL_SERVER names another folder with `server` and `sql`."""
+    if own := os.environ.get("FORESTAY_TEST_TEMPORAL_SERVER"):
         return Path(own)
     if folder := servers.installed(f"temporal-server-{servers.versions()['TEMPORAL_SERVER_VERSION']}", "server", "sql"):
         return folder

@@ -1,4 +1,4 @@
-"""A small Holdfast of real processes on the real store: servers, a keeper, pilots."""
+"""A small Forestay of real processes on the real store: servers, a keeper, pilots."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 
 import httpx
 from tests import servers
-from tests.chaos.processes import Child, free_port
+from tests.system.chaos.processes import Child, free_port
 
-from holdfast.adapters.private_file import write_private
-from holdfast.apps.settings import load
-from holdfast.apps.tokens import make_token
+from forestay.adapters.private_file import write_private
+from forestay.apps.config.settings import load
+from forestay.apps.operations.tokens import make_token
 
 LEASE = 2
 PATIENCE = 12.0
@@ -46,11 +46,11 @@ class RunningSite:
 
     def _environment(self, **more: str) -> dict[str, str]:
         hosts = ",".join(url.removeprefix("http://") for url in servers.opensearch())
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
         return kept | {
-            "HOLDFAST_STORE": f"opensearch://{hosts}/{self.prefix}?timeout=20",
-            "HOLDFAST_STATE": str(self.folder),
-            "HOLDFAST_LEASE": str(LEASE),
+            "FORESTAY_STORE": f"opensearch://{hosts}/{self.prefix}?timeout=20",
+            "FORESTAY_STATE": str(self.folder),
+            "FORESTAY_LEASE": str(LEASE),
         } | more  # fmt: skip
 
     def _start(self, what: str, name: str, words: list[str], environment: dict[str, str]) -> Child:
@@ -61,8 +61,8 @@ class RunningSite:
 
     async def start_server(self) -> Child:
         port = free_port()
-        environment = self._environment(HOLDFAST_PORT=str(port))
-        child = self._start("server", f"server-{port}", [_holdfast(), "server"], environment)
+        environment = self._environment(FORESTAY_PORT=str(port))
+        child = self._start("server", f"server-{port}", [_forestay(), "server"], environment)
         self.urls.append(f"http://127.0.0.1:{port}")
         await until(lambda: self.answers(self.urls[-1]), "the server")
         return child
@@ -75,14 +75,14 @@ class RunningSite:
             return False
 
     def start_keeper(self) -> Child:
-        return self._start("keeper", "keeper", [_holdfast(), "keeper"], self._environment())
+        return self._start("keeper", "keeper", [_forestay(), "keeper"], self._environment())
 
     def start_pilot(self, tenant: str, name: str, *more: str, slots: int = 1) -> Child:
         token = self.folder / f"enrol-{tenant}"
         if not token.exists():
             write_private(token, self.token("enrol", tenant=tenant))
         words = [
-            sys.executable, "-m", "holdfast_pilot",
+            sys.executable, "-m", "forestay_pilot",
             *(word for url in self.urls for word in ("--server", url)),
             "--token-file", str(token), "--host", name,
             "--outputs", str(self.folder / "outputs"), "--work", str(self.folder / "work" / name),
@@ -112,8 +112,8 @@ class RunningSite:
                     child.process.wait()
 
 
-def _holdfast() -> str:
-    return str(Path(sys.executable).with_name("holdfast"))
+def _forestay() -> str:
+    return str(Path(sys.executable).with_name("forestay"))
 
 
 async def submit(client: httpx.AsyncClient, script: str, count: int = 1, **job: Any) -> list[str]:

@@ -7,13 +7,13 @@ from uuid import uuid4
 
 from tests.servers import address
 
-KEY, SECRET = "HOLDFAST_TEST_S3_KEY", "HOLDFAST_TEST_S3_SECRET"
+KEY, SECRET = "FORESTAY_TEST_S3_KEY", "FORESTAY_TEST_S3_SECRET"
 
 
 def s3_table(name: str = "cloud", **more: Any) -> dict[str, Any]:
     """The element as settings have it."""
     address(KEY), address(SECRET)
-    bucket = f"{address('HOLDFAST_TEST_S3')}/{address('HOLDFAST_TEST_S3_BUCKET')}"
+    bucket = f"{address('FORESTAY_TEST_S3')}/{address('FORESTAY_TEST_S3_BUCKET')}"
     return {
         "name": name,
         "kind": "s3",

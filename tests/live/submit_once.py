@@ -6,9 +6,9 @@ import asyncio
 import os
 import sys
 
-from holdfast.adapters.slurm.batch import SlurmBatch
-from holdfast.adapters.system.commands import SystemCommands
-from holdfast.domain.pilots.batch import PilotJob, SubmitRefused
+from forestay.adapters.slurm.batch import SlurmBatch
+from forestay.adapters.system.commands import SystemCommands
+from forestay.domain.sites.batch import PilotJob, SubmitRefused
 
 
 async def main(name: str) -> None:

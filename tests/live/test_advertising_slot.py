@@ -1,4 +1,4 @@
-"""The approval of an advertising slot, paper P2's example, as a reader runs it: `holdfast dev` with the example's settings, a real pilot, real waits."""
+"""The approval of an advertising slot, paper P2's example, as a reader runs it: `forestay dev` with the example's settings, a real pilot, real waits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TAKEN_BACK, WITHDRAWN = (
 @pytest.fixture(scope="module")
 def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
     one = new_laptop(tmp_path_factory.mktemp("slots"))
-    one.settings["HOLDFAST_CONFIG"] = str(FOLDER / "holdfast.toml")
+    one.settings["FORESTAY_CONFIG"] = str(FOLDER / "forestay.toml")
     one.start()
     yield one
     one.stop()

@@ -8,13 +8,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.bpel.jobs import JOBS, POLLING, REGISTERED, definition, job_process
 from tests.live.case_site import BAD, GOOD, TENANT, CaseSite, case_site
-from tests.server.running import until
+from tests.unit.apps.server.running import until
+from tests.unit.bpel.jobs import JOBS, POLLING, REGISTERED, definition, job_process
 
-from holdfast.domain.flows.events import VerbKind
-from holdfast.formats.bpel import message_plain, read_bpel
-from holdfast.ports.flow_engine import CaseStart
+from forestay.domain.flows.events import VerbKind
+from forestay.formats.bpel import message_plain, read_bpel
+from forestay.ports.flows.flow_engine import CaseStart
 
 pytestmark = pytest.mark.live
 
@@ -105,7 +105,7 @@ async def test_a_person_answers(site: CaseSite) -> None:
     case = await start(site, job_process(invoke("approve", "ask")), mapping="partners: {jobs: {approve: manual}}")
 
     async def tell() -> bool:
-        await site.engine.send_letter(case, {"partner": "jobs", "operation": "approve", "message": message_plain({"body": "<j:job xmlns:j='urn:holdfast:jobs'><j:state>fine</j:state></j:job>"})})  # fmt: skip
+        await site.engine.send_letter(case, {"partner": "jobs", "operation": "approve", "message": message_plain({"body": "<j:job xmlns:j='urn:forestay:jobs'><j:state>fine</j:state></j:job>"})})  # fmt: skip
         return True
 
     await until(tell, "the case to hear")

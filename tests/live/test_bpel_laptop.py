@@ -1,4 +1,4 @@
-"""`holdfast bpel run` as a user types it: a flow in WS-BPEL 2.0, its jobs in JSDL 1.0, on a real Temporal, a real store and a real pilot."""
+"""`forestay bpel run` as a user types it: a flow in WS-BPEL 2.0, its jobs in JSDL 1.0, on a real Temporal, a real store and a real pilot."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.bpel.jobs import POLLING, REGISTERED, definition, job_process
 from tests.live.laptop import PATIENCE, Laptop, new_laptop
+from tests.unit.bpel.jobs import POLLING, REGISTERED, definition, job_process
 
 pytestmark = pytest.mark.live
 
@@ -89,7 +89,7 @@ def test_files_go_from_job_to_job(laptop: Laptop, tmp_path: Path) -> None:
             .replace("</d:CreationFlag>", "</d:CreationFlag><d:Target/>")),
         "sum.jsdl": definition(
             "sum", "awk", "{ s += $1 } END { print s }", "given.txt", streams=out("sum.txt"),
-            more=staged("given.txt", source="holdfast-job:sort/sorted") + staged("sum.txt", target=f"file://{target}")),
+            more=staged("given.txt", source="forestay-job:sort/sorted") + staged("sum.txt", target=f"file://{target}")),
     }  # fmt: skip
     words = write(laptop, job_process(run("sort", "sort") + run("sum", "sum"), name="files"), jobs)
     ended = laptop.json("bpel", "run", "flow.bpel", *words)

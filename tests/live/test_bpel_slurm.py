@@ -16,17 +16,17 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests import servers
-from tests.bpel.jobs import POLLING, REGISTERED, definition, job_process
 from tests.live.case_site import TENANT, CaseSite, case_site
 from tests.live.test_site_agent import SETTINGS, slurm
-from tests.server.processes import processes
-from tests.server.running import until
+from tests.unit.apps.server.processes import processes
+from tests.unit.apps.server.running import until
+from tests.unit.bpel.jobs import POLLING, REGISTERED, definition, job_process
 
-from holdfast.adapters.private_file import write_private
-from holdfast.formats.bpel import read_bpel
-from holdfast.ports.flow_engine import CaseStart
+from forestay.adapters.private_file import write_private
+from forestay.formats.bpel import read_bpel
+from forestay.ports.flows.flow_engine import CaseStart
 
-pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.pair, pytest.mark.slow]
 PATIENCE = 150.0
 SETS = '<correlationSets><correlationSet name="job" properties="j:jobId"/></correlationSets>'
 

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.chaos.cases.campaign import Campaign, Kill
-from tests.chaos.cases.site import cases_site
 from tests.live.case_site import BAD, GOOD, case_site
-from tests.server.running import until
+from tests.system.chaos.cases.campaign import Campaign, Kill
+from tests.system.chaos.cases.site import cases_site
+from tests.unit.apps.server.running import until
 
-from holdfast.domain.flows.events import VerbKind
+from forestay.domain.flows.events import VerbKind
 
 pytestmark = pytest.mark.live
 
 TRIED = """
-holdfast: 1
+forestay: 1
 name: tried
 tasks:
   a: {command: [do], compensate: {command: [undo, a]}}
@@ -62,7 +62,7 @@ async def test_a_compensation_that_keeps_failing_waits_for_a_person(tmp_path: Pa
         assert (await site.engine.state(case))["stack"] == []
 
 
-@pytest.mark.alone
+@pytest.mark.pair
 @pytest.mark.ledger("P2-09")
 async def test_the_stack_survives_kills(tmp_path: Path) -> None:
     """While compensations run, the worker, the server and Temporal are killed: all run, last in, first out, each once."""

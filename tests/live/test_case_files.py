@@ -11,19 +11,19 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.formats.test_examples import EXAMPLES
 from tests.live.case_site import TENANT, CaseSite, case_site
-from tests.server.processes import Started, processes
-from tests.server.running import until
+from tests.unit.apps.server.processes import Started, processes
+from tests.unit.apps.server.running import until
+from tests.unit.formats.flows.test_examples import EXAMPLES
 
-from holdfast.adapters.system.file_lists import SharedFiles
-from holdfast.adapters.system.results import SharedResults
-from holdfast.domain.flows.events import VerbKind
-from holdfast.formats.job_public import specification_public
-from holdfast.ports.errors import NotFound
-from holdfast.ports.job_store import JobQuery
-from holdfast.services.find_outputs import FindOutputs
-from holdfast.services.keep_listings import KeepListings, Listed, Round
+from forestay.adapters.system.file_lists import SharedFiles
+from forestay.adapters.system.results import SharedResults
+from forestay.domain.flows.events import VerbKind
+from forestay.formats.jobs.job_public import specification_public
+from forestay.ports.errors import NotFound
+from forestay.ports.jobs.job_store import JobQuery
+from forestay.services.data.find_outputs import FindOutputs
+from forestay.services.data.keep_listings import KeepListings, Listed, Round
 
 pytestmark = pytest.mark.live
 
@@ -60,7 +60,7 @@ class FileSite:
 async def file_site(store: str, folder: Path, **settings: Any) -> AsyncIterator[FileSite]:
     shared = folder / "shared"
     shared.mkdir()
-    state = folder / "state"  # what Holdfast keeps is hidden from flows
+    state = folder / "state"  # what Forestay keeps is hidden from flows
     state.mkdir()
     outputs = folder / "outputs"
     known: dict[str, Any] = {"flow_files": (shared,), "outputs": (outputs,), "watch_every": 0.1}
@@ -98,7 +98,7 @@ async def test_a_scatter_over_the_files_of_a_folder(site: FileSite) -> None:
 async def test_lines_of_a_file_and_a_product(site: FileSite) -> None:
     (site.folder / "names.txt").write_text("ada\n\nbob\ncleo\n")
     case = await site.start("""
-holdfast: 1
+forestay: 1
 name: lines
 tasks:
   greet:
@@ -117,7 +117,7 @@ outputs: {said: "${tasks.all.result.said}"}
 
 async def test_a_listing_that_cannot_be_made_fails_the_task_with_words(site: FileSite) -> None:
     text = """
-holdfast: 1
+forestay: 1
 name: outside
 params: {pattern: null}
 tasks:
@@ -158,7 +158,7 @@ async def test_a_long_listing_is_carried_by_reference(tmp_path: Path) -> None:
     (shared / "long.txt").write_text("".join(f"element-number-{n:05}\n" for n in range(3000)))
     async with case_site("sqlite", state, pilots=0, flow_files=(shared,)) as site:
         case = await site.start("""
-holdfast: 1
+forestay: 1
 name: long
 tasks:
   each: {command: ["true"], scatter: {one: {lines: long.txt}}}
@@ -181,13 +181,13 @@ outputs: {count: "${tasks.each.count}"}
 
 
 WATCH = """
-holdfast: 1
+forestay: 1
 name: watching
 params: {folder: null}
 tasks:
   each:
     scatter: {file: {watch: "${params.folder}/*.raw", until: {file: "${params.folder}/done"}}}
-    run: wc -c < "$HOLDFAST_PARAM_FILE" > size.txt
+    run: wc -c < "$FORESTAY_PARAM_FILE" > size.txt
     outputs: {size: size.txt}
   merge:
     command: [sh, -c, 'cat "$@" | sort -n | paste -sd, > all.txt; printf "{\\"sizes\\": \\"%s\\"}" "$(cat all.txt)" > all.json', "-", "${tasks.each.outputs.size}"]
@@ -302,7 +302,7 @@ async def test_the_tier0_flow(site: FileSite) -> None:
 
 
 CHAIN = """
-holdfast: 1
+forestay: 1
 name: chain
 params: {staging: parallel}
 flows:
@@ -318,7 +318,7 @@ flows:
 tasks:
   make:
     scatter: {word: [one, two, three]}
-    run: mkdir -p d; echo "$HOLDFAST_PARAM_WORD" > "d/$HOLDFAST_PARAM_WORD.txt"; echo more > "d/$HOLDFAST_PARAM_WORD.log"
+    run: mkdir -p d; echo "$FORESTAY_PARAM_WORD" > "d/$FORESTAY_PARAM_WORD.txt"; echo more > "d/$FORESTAY_PARAM_WORD.log"
     outputs: {text: "d/${word}.txt", all: "d/*"}
   join:
     inputs: {parts: "${tasks.make.outputs.text}", everything: "${tasks.make.outputs.all}"}
@@ -333,7 +333,7 @@ tasks:
   each:
     scatter: {part: "${tasks.make.outputs.text}"}
     inputs: {"p/${index}.txt": "${part}"}
-    run: test "$(cat p/*.txt)" = "$(basename "$HOLDFAST_PARAM_PART" .txt)"
+    run: test "$(cat p/*.txt)" = "$(basename "$FORESTAY_PARAM_PART" .txt)"
 outputs: {text: "${tasks.last.result.text}", files: "${tasks.last.result.same}", each: "${tasks.each.well}"}
 """
 
@@ -355,7 +355,7 @@ async def test_what_one_task_makes_is_brought_to_the_next(site: FileSite) -> Non
 @pytest.mark.ledger("P0-09")
 async def test_an_output_that_was_changed_after_its_commit_is_not_used(site: FileSite) -> None:
     text = """
-holdfast: 1
+forestay: 1
 name: spoiled
 tasks:
   make: {run: echo good > out.txt, outputs: {out: out.txt}}
@@ -375,14 +375,14 @@ async def test_inputs_that_are_not_allowed_fail_the_task_with_words(site: FileSi
         ("relative/path", "a source is a path"),
         ("ftp://127.0.0.1/x", "a source is a path"),
     ):
-        text = f"holdfast: 1\nname: refused\ntasks:\n  a: {{command: [cat, x], inputs: {{x: '{source}'}}}}\n"
+        text = f"forestay: 1\nname: refused\ntasks:\n  a: {{command: [cat, x], inputs: {{x: '{source}'}}}}\n"
         found = await site.result(await site.start(text))
         assert found["outcome"] == "failed"
         assert words in found["reason"], found
 
 
 async def test_outputs_of_another_tenant_cannot_be_named(site: FileSite) -> None:
-    text = "holdfast: 1\nname: made\ntasks: {make: {run: echo mine > out.txt, outputs: {out: out.txt}}}\n"
+    text = "forestay: 1\nname: made\ntasks: {make: {run: echo mine > out.txt, outputs: {out: out.txt}}}\n"
     case = await site.start(text)
     await site.ended(case)
     wanted = {"$output": {"case": case, "work": "make@1", "output": "out"}}

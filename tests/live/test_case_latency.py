@@ -9,10 +9,10 @@ import pytest
 from tests.live.case_site import case_site
 from tests.speed import clock_limit
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.measured]
 
 THREE = """
-holdfast: 1
+forestay: 1
 name: three
 tasks:
   a: {command: [echo]}

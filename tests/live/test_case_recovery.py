@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.live.case_site import TENANT, CaseSite, case_site
 from tests.live.test_cases import CHAIN, LOOP, SCATTER, named
-from tests.server.processes import processes
-from tests.server.running import until
+from tests.unit.apps.server.processes import processes
+from tests.unit.apps.server.running import until
 
-from holdfast.domain.flows.case_names import job_of, shard_of
-from holdfast.ports.job_store import JobStore
+from forestay.domain.flows.execution.case_names import job_of, shard_of
+from forestay.ports.jobs.job_store import JobStore
 
 pytestmark = [pytest.mark.live]
 
@@ -55,7 +55,7 @@ async def test_a_job_that_the_store_lost_is_made_again(tmp_path: Path) -> None:
         assert again.document.generation == 1
 
 
-@pytest.mark.alone
+@pytest.mark.pair
 async def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     async with case_site("postgresql", tmp_path, worker=False, relay_patience=0.3) as site:
         known = site.domain.settings()
@@ -126,7 +126,7 @@ def _there(store: JobStore, job: str) -> Any:
 async def _lose(store: Any, job: str) -> None:
     from sqlalchemy import delete
 
-    from holdfast.adapters.sql.tables import jobs
+    from forestay.adapters.sql.tables import jobs
 
     await store.database.run(delete(jobs).where(jobs.c.id == job))
     assert not await store.get([job])

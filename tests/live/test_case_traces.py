@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 from tests import servers
-from tests.formats.test_open_lineage import check
 from tests.live.case_site import new_namespace
-from tests.server.otlp_receiver import OtlpReceiver, otlp_receiver
-from tests.server.processes import processes
-from tests.server.running import Domain, until
-from tests.server.store_room import store_room
+from tests.unit.apps.server.otlp_receiver import OtlpReceiver, otlp_receiver
+from tests.unit.apps.server.processes import processes
+from tests.unit.apps.server.running import Domain, until
+from tests.unit.apps.server.store_room import store_room
+from tests.unit.formats.provenance.test_open_lineage import check
 
 pytestmark = pytest.mark.live
 TRACE, ABOVE = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TENANT = "traced"
 FLOW = """
-holdfast: 1
+forestay: 1
 name: traced
 tasks:
-  align: {run: "test $HOLDFAST_ATTEMPT = 2", when_exhausted: hold}
+  align: {run: "test $FORESTAY_ATTEMPT = 2", when_exhausted: hold}
 """
 RULE = {
     "type": "abort",
@@ -95,16 +95,16 @@ async def test_a_case_is_one_trace_from_its_start_through_a_fault_and_an_exlet_t
     assert places == sorted(places), stages(receiver)
     start = next(one for one in spans if one.name.startswith("StartWorkflow:"))
     assert start.parent == ABOVE
-    assert start.service == "holdfast-server"
+    assert start.service == "forestay-server"
     job = by_name["job align"]
-    assert job.attributes["holdfast.case"] == case
+    assert job.attributes["forestay.case"] == case
     above = {one.id: one for one in spans}
     line = [job]
     while line[-1].parent in above:
         line.append(above[line[-1].parent])
     assert line[-1] is start, "the job hangs below the start of its case"
-    assert {one.service for one in line} == {"holdfast-server", "holdfast-worker"}
-    assert by_name["exlet: resubmit"].service in ("holdfast-worker", "holdfast-keeper", "holdfast-server")
-    assert {"holdfast-server", "holdfast-worker", "holdfast-pilot"} <= {one.service for one in spans}
+    assert {one.service for one in line} == {"forestay-server", "forestay-worker"}
+    assert by_name["exlet: resubmit"].service in ("forestay-worker", "forestay-keeper", "forestay-server")
+    assert {"forestay-server", "forestay-worker", "forestay-pilot"} <= {one.service for one in spans}
     runs = [one for one in spans if one.name == "run"]
-    assert [(one.service, one.failed) for one in runs] == [("holdfast-pilot", True), ("holdfast-pilot", False)]
+    assert [(one.service, one.failed) for one in runs] == [("forestay-pilot", True), ("forestay-pilot", False)]

@@ -8,12 +8,12 @@ from uuid import uuid4
 import pytest
 from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
 
-from holdfast.domain.flows.events import VerbKind
+from forestay.domain.flows.events import VerbKind
 
 pytestmark = pytest.mark.live
 
 PLACE = """
-holdfast: 1
+forestay: 1
 name: late
 params: {n: 1}
 tasks:
@@ -23,7 +23,7 @@ tasks:
 outputs: {seen: "${tasks.inspect.outputs.seen}"}
 """
 BOUND = """
-holdfast: 1
+forestay: 1
 name: NAME
 params: {n: 0, factor: 1}
 tasks: {NAME: {command: [look, "${params.n}", "${params.factor}"]}}
@@ -89,7 +89,7 @@ async def test_a_place_without_a_flow_waits_for_someone_to_name_one(site: CaseSi
 
 async def test_a_flow_names_what_is_run_where_nobody_answers(site: CaseSite, place: str) -> None:
     inner = "\n".join(
-        f"    {line}" for line in BOUND.replace("NAME", "usual").replace("holdfast: 1\n", "").splitlines()
+        f"    {line}" for line in BOUND.replace("NAME", "usual").replace("forestay: 1\n", "").splitlines()
     )
     text = PLACE.replace("worklet: PLACE", f"worklet: {place}, default: usual") + f"flows:\n  usual:\n{inner}\n"
     assert (await site.result(await site.start(text, n=4)))["outputs"] == {"seen": "usual 4 1"}

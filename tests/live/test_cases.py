@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from tests.live.case_site import BAD, GOOD, TENANT, CaseSite, case_site
-from tests.server.running import until
+from tests.unit.apps.server.running import until
 
-from holdfast.domain.flows.events import VerbKind
-from holdfast.ports.errors import NotFound
+from forestay.domain.flows.events import VerbKind
+from forestay.ports.errors import NotFound
 
 pytestmark = [pytest.mark.live, pytest.mark.every_store]
 
 CHAIN = """
-holdfast: 1
+forestay: 1
 name: chain
 tasks:
   first: {command: [echo, one]}
@@ -24,7 +24,7 @@ tasks:
 outputs: {code: "${tasks.second.exit_code}"}
 """
 DIAMOND = """
-holdfast: 1
+forestay: 1
 name: diamond
 tasks:
   top: {command: [echo]}
@@ -33,7 +33,7 @@ tasks:
   bottom: {command: [echo], after: [left, right]}
 """
 CHOICE = """
-holdfast: 1
+forestay: 1
 name: choice
 params: {size: 1}
 tasks:
@@ -46,7 +46,7 @@ tasks:
   last: {command: [echo], after: [pick]}
 """
 LOOP = """
-holdfast: 1
+forestay: 1
 name: loop
 tasks:
   refine:
@@ -56,7 +56,7 @@ tasks:
       tasks: {fit: {command: [echo, "${iteration}"]}}
 """
 SUBFLOW = """
-holdfast: 1
+forestay: 1
 name: outer
 flows:
   inner:
@@ -70,7 +70,7 @@ tasks:
 outputs: {n: "${tasks.single.outputs.n}", count: "${tasks.each.count}"}
 """
 COMPENSATED = """
-holdfast: 1
+forestay: 1
 name: compensated
 tasks:
   a: {command: [do], compensate: {command: [undo, a]}}
@@ -79,7 +79,7 @@ tasks:
   d: {command: [do], after: [c]}
 """
 UNDONE = """
-holdfast: 1
+forestay: 1
 name: undone
 flows:
   inner:
@@ -93,7 +93,7 @@ tasks:
   fails: {command: [do], after: [sub]}
 """
 SCATTER = """
-holdfast: 1
+forestay: 1
 name: scatter
 params: {n: 10}
 tasks:
@@ -298,7 +298,7 @@ async def test_one_write_holds_every_case_of_a_flow(site: CaseSite) -> None:
 
 async def test_a_case_by_http(site: CaseSite) -> None:
     person = site.server.person("submitter", tenant=TENANT)
-    bad = await person.post("/v1/flows", json={"text": "holdfast: 1\nname: x\ntasks: {a: {comand: [echo]}}\n"})
+    bad = await person.post("/v1/flows", json={"text": "forestay: 1\nname: x\ntasks: {a: {comand: [echo]}}\n"})
     assert bad.status_code == 422
     assert "3:" in bad.json()["errors"][0]["at"]
     stored = (await person.post("/v1/flows", json={"text": SCATTER})).json()

@@ -10,16 +10,16 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
 from tests.live.rule_desk import add_rule, incident, incidents, stored
-from tests.server.running import until
+from tests.unit.apps.server.running import until
 
-from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.flows.case_names import case_of, job_of
-from holdfast.domain.flows.events import VerbKind
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.flows.events import VerbKind
+from forestay.domain.flows.execution.case_names import case_of, job_of
 
 pytestmark = pytest.mark.live
 
 CONCERT = """
-holdfast: 1
+forestay: 1
 name: NAME
 params: {venue: arena, seats: 1000, sold: 1000}
 tasks:
@@ -29,19 +29,19 @@ tasks:
 outputs: {venue: "${params.venue}"}
 """
 MID_VENUE = """
-holdfast: 1
+forestay: 1
 name: change-to-mid-venue
 params: {sold: null}
 tasks: {book: {command: [book]}}
 outputs: {venue: club, seats: "${params.sold}"}
 """
 TELL = """
-holdfast: 1
+forestay: 1
 name: tell-fans
 tasks: {mail: {command: [mail]}}
 """
 MANY = """
-holdfast: 1
+forestay: 1
 name: NAME
 params: {go: false}
 tasks:
@@ -49,7 +49,7 @@ tasks:
   last: {command: [last], after: [part]}
 """
 OUTER = """
-holdfast: 1
+forestay: 1
 name: NAME
 flows:
   inner:

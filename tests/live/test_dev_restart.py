@@ -1,4 +1,4 @@
-"""A laptop that loses its power in the middle of a case: after `holdfast dev` is started again the case goes on to its end."""
+"""A laptop that loses its power in the middle of a case: after `forestay dev` is started again the case goes on to its end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.live.laptop import PATIENCE, Laptop, new_laptop
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.pair]
 
 FLOW = """
-holdfast: 1
+forestay: 1
 name: long-enough
 params: {book: ""}
 tasks:
@@ -20,7 +20,7 @@ tasks:
   second:
     after: [first]
     scatter: {n: [1, 2, 3, 4, 5, 6, 7, 8]}
-    run: sleep 2; echo $HOLDFAST_PARAM_N >> "${params.book}"
+    run: sleep 2; echo $FORESTAY_PARAM_N >> "${params.book}"
     max_attempts: 3
   last: {command: ["true"], after: [second]}
 """

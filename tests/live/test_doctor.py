@@ -1,4 +1,4 @@
-"""`holdfast doctor` on a real installation with real faults: each is found, named, and comes with what to do."""
+"""`forestay doctor` on a real installation with real faults: each is found, named, and comes with what to do."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests import servers
-from tests.chaos.processes import free_port
 from tests.live.case_site import case_site, new_namespace
-from tests.server.scripted_pilot import ScriptedPilot
-from tests.server.store_room import store_room
+from tests.system.chaos.processes import free_port
+from tests.unit.apps.server.scripted_pilot import ScriptedPilot
+from tests.unit.apps.server.store_room import store_room
 
-from holdfast.apps.doctor import GOOD, MISSING, NOTE, Finding, examine
-from holdfast.apps.wiring.stores import look_at_store, open_stores
+from forestay.apps.compose.stores import look_at_store, open_stores
+from forestay.apps.doctor import GOOD, MISSING, NOTE, Finding, examine
 
 pytestmark = pytest.mark.live
 
@@ -33,7 +33,7 @@ class Patient:
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, **settings: Any) -> None:
         self.settings = settings
         self.patch = patch
-        for name in [one for one in os.environ if one.startswith("HOLDFAST_") and not one.startswith("HOLDFAST_TEST_")]:
+        for name in [one for one in os.environ if one.startswith("FORESTAY_") and not one.startswith("FORESTAY_TEST_")]:
             patch.delenv(name)
         for name in ("CONFIG", "STATE", "CACHE"):
             patch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
@@ -44,7 +44,7 @@ class Patient:
         found: Findings = {}
         with self.patch.context() as now:
             for name, value in (self.settings | changes).items():
-                now.setenv(f"HOLDFAST_{name.upper()}", str(value))
+                now.setenv(f"FORESTAY_{name.upper()}", str(value))
             # In a thread: the doctor has a loop of its own.
             for one in await asyncio.to_thread(lambda: list(examine(None))):
                 if one.about not in found or one.state == MISSING:
@@ -69,18 +69,18 @@ async def test_an_installation_in_order_and_what_is_said_when_a_part_is_not(
         assert not well
         assert found["store"].state == MISSING
         assert "without audit, jobs" in found["store"].words
-        assert "holdfast server" in found["store"].remedy
+        assert "forestay server" in found["store"].remedy
         assert found["workers"].state == MISSING
-        assert "holdfast worker" in found["workers"].remedy
+        assert "forestay worker" in found["workers"].remedy
         assert "pruning" not in found
         _, found = await patient.examine(keep_days=30)
         assert "forgotten after 1 days, jobs removed after 30" in found["pruning"].words
         assert "--retention 31d" in found["pruning"].remedy
 
-        wrong = {"temporal": f"127.0.0.1:{free_port()}", "store": f"postgresql://holdfast@127.0.0.1:{free_port()}/x"}
+        wrong = {"temporal": f"127.0.0.1:{free_port()}", "store": f"postgresql://forestay@127.0.0.1:{free_port()}/x"}
         _, found = await patient.examine(**wrong)
         assert found["temporal"].state == found["store"].state == MISSING
-        assert "HOLDFAST_STORE" in found["store"].remedy
+        assert "FORESTAY_STORE" in found["store"].remedy
         _, found = await patient.examine(temporal_namespace="nobody-made-it")
         assert "has no namespace nobody-made-it" in found["temporal"].words
         assert "namespace create" in found["temporal"].remedy

@@ -18,17 +18,17 @@ from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from tests import servers
 from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
-from tests.server.running import until
-from tests.server.test_engines import add_rule, failing, script
+from tests.unit.apps.server.exceptions.test_engines import add_rule, failing, script
+from tests.unit.apps.server.running import until
 
-from holdfast.client import AsyncHoldfastClient, Patience
-from holdfast.client.temporal_interceptor import HoldfastInterceptor
-from holdfast.formats.yaml_flow import read_flow_text
+from forestay.client import AsyncForestayClient, Patience
+from forestay.client.script.temporal_interceptor import ForestayInterceptor
+from forestay.formats.flows.yaml_flow import read_flow_text
 
 pytestmark = pytest.mark.live
 
 FLOW = """
-holdfast: 1
+forestay: 1
 name: hungry
 tasks:
   load: {command: [load], when_exhausted: hold, max_attempts: 1}
@@ -41,7 +41,7 @@ OOM = {
     "log_tail": "Traceback (most recent call last):\nMemoryError\n",
 }
 CHANGE_VENUE = """
-holdfast: 1
+forestay: 1
 name: change-venue
 params: {from: null}
 tasks: {book: {command: [book, "${params.from}"]}}
@@ -70,7 +70,7 @@ def hungry_once() -> Any:
     return fate
 
 
-# -- somebody's own worker, which knows nothing of Holdfast but the line that adds the interceptor ---------------
+# -- somebody's own worker, which knows nothing of Forestay but the line that adds the interceptor ---------------
 
 
 class Warehouse:
@@ -116,7 +116,7 @@ class Orders:
 async def somebodys_worker(site: CaseSite, warehouse: Warehouse, **how: Any) -> AsyncIterator[Client]:
     client = await Client.connect(servers.temporal(), namespace=site.namespace)
     token = site.domain.token("engine", tenant=TENANT, subject="warehouse")
-    async with AsyncHoldfastClient(site.server.url, token, patience=Patience(seconds=10)) as holdfast:
+    async with AsyncForestayClient(site.server.url, token, patience=Patience(seconds=10)) as forestay:
         with ThreadPoolExecutor(2) as threads:
             async with Worker(
                 client,
@@ -125,7 +125,7 @@ async def somebodys_worker(site: CaseSite, warehouse: Warehouse, **how: Any) -> 
                 activities=[warehouse.load, warehouse.load_in_a_thread],
                 activity_executor=threads,
                 workflow_runner=UnsandboxedWorkflowRunner(),
-                interceptors=[HoldfastInterceptor(client=holdfast, **how)],
+                interceptors=[ForestayInterceptor(client=forestay, **how)],
             ):
                 yield client
 
@@ -166,7 +166,7 @@ async def test_one_rule_mends_the_same_fault_in_three_engines_at_once(site: Case
     assert (ours["outcome"], theirs, scripts) == ("completed", 8, 8)
     assert site.ran == ["load", "load", "tell"]
     assert warehouse.calls == 2
-    for engine in ("holdfast", "temporal", "script"):
+    for engine in ("forestay", "temporal", "script"):
 
         async def told(engine: str = engine) -> list[str]:
             found = await stories(site, engine)

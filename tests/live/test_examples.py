@@ -1,4 +1,4 @@
-"""Every flow in `examples/` runs to its end by `holdfast run`, against `holdfast dev`, as a reader would do it."""
+"""Every flow in `examples/` runs to its end by `forestay run`, against `forestay dev`, as a reader would do it."""
 
 from __future__ import annotations
 

@@ -9,14 +9,24 @@ from uuid import uuid4
 
 import pytest
 from tests.live.case_site import BAD, GOOD, TENANT, CaseSite, case_site
-from tests.server.running import until
+from tests.unit.apps.server.running import until
 
-from holdfast.apps.wiring.parts import run_exlet
-from holdfast.domain.exlets.exlet import Exlet, Step
-from holdfast.domain.exlets.exlet_check import check_exlet
-from holdfast.domain.exlets.exlet_plain import exlet_as_plain
-from holdfast.domain.exlets.exlet_run import RunState, StepState, Stopped, run_name, worklet_case
-from holdfast.domain.exlets.primitive import (
+from forestay.apps.compose.parts import run_exlet
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import (
+    Decision,
+    Incident,
+    IncidentState,
+    StepMark,
+    incident_id,
+    standing_of,
+)
+from forestay.domain.exceptions.incidents.ladder import Budgets, Ladder, Level, Then
+from forestay.domain.exlets.exlet import Exlet, Step
+from forestay.domain.exlets.exlet_check import check_exlet
+from forestay.domain.exlets.exlet_plain import exlet_as_plain
+from forestay.domain.exlets.exlet_run import RunState, StepState, Stopped, run_name, worklet_case
+from forestay.domain.exlets.primitive import (
     Action,
     Amount,
     AvoidHost,
@@ -34,26 +44,16 @@ from holdfast.domain.exlets.primitive import (
     Target,
     Worklet,
 )
-from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.faults.incident import (
-    Decision,
-    Incident,
-    IncidentState,
-    StepMark,
-    incident_id,
-    standing_of,
-)
-from holdfast.domain.faults.ladder import Budgets, Ladder, Level, Then
-from holdfast.domain.flows.case_names import case_of, job_of
-from holdfast.domain.flows.events import VerbKind
-from holdfast.domain.flows.flow_version import version_of
-from holdfast.domain.jobs.job_document import JobDocument, State
-from holdfast.formats.yaml_flow import read_flow_text
+from forestay.domain.flows.definition.flow_version import version_of
+from forestay.domain.flows.events import VerbKind
+from forestay.domain.flows.execution.case_names import case_of, job_of
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.formats.flows.yaml_flow import read_flow_text
 
 pytestmark = pytest.mark.live
 
 SHOW = """
-holdfast: 1
+forestay: 1
 name: NAME
 params: {venue: arena, seats: 1000}
 tasks:
@@ -64,32 +64,32 @@ outputs: {venue: "${params.venue}"}
 """
 """Organise Concert in three tasks; a job of the show that fails waits."""
 CHANGE_VENUE = """
-holdfast: 1
+forestay: 1
 name: change-venue
 params: {from: null, seats: 0}
 tasks: {book: {command: [book, "${params.from}"]}}
 outputs: {venue: "not ${params.from}", seats: "${params.seats}"}
 """
 TELL_FANS = """
-holdfast: 1
+forestay: 1
 name: tell-fans
 params: {of: null}
 tasks: {mail: {command: [mail]}}
 """
 BAD_LUCK = """
-holdfast: 1
+forestay: 1
 name: bad-luck
 tasks: {trip: {command: [trip]}}
 """
 UNDONE = """
-holdfast: 1
+forestay: 1
 name: undone
 tasks:
   book: {command: [book-hall], compensate: {command: [cancel-hall]}}
   show: {command: [show], after: [book], max_attempts: 1, when_exhausted: hold}
 """
 OUTER = """
-holdfast: 1
+forestay: 1
 name: outer
 flows:
   inner:

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
-from tests.server.running import until
+from tests.unit.apps.server.running import until
 
-from holdfast.adapters.cel.conditions import CelConditions
-from holdfast.adapters.cel.sandbox import CelSandbox
-from holdfast.adapters.system.clock import RandomIds, SystemClock
-from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.rules.rule_set import Level, RuleSetId
-from holdfast.domain.rules.rule_tree import Conclusion
-from holdfast.services.edit_rules import Draft, Edited, EditRules
-from holdfast.services.keep_rules import KeepRules
+from forestay.adapters.cel.conditions import CelConditions
+from forestay.adapters.cel.sandbox import CelSandbox
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.rules.rule_set import Level, RuleSetId
+from forestay.domain.rules.rule_tree import Conclusion
+from forestay.services.rules.edit_rules import Draft, Edited, EditRules
+from forestay.services.rules.keep_rules import KeepRules
 
 pytestmark = pytest.mark.live
 
 FLOW = """
-holdfast: 1
+forestay: 1
 name: hungry
 tasks:
   first: {command: [prepare]}

@@ -9,11 +9,11 @@ import pytest
 from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
 from tests.live.test_cases import CHAIN, DIAMOND, named
 from tests.live.test_verbs import DEEP, jobs, obeyed, under_way
-from tests.server.asks import problem
-from tests.server.running import until
+from tests.unit.apps.server.asks import problem
+from tests.unit.apps.server.running import until
 
-from holdfast.domain.flows.case_names import case_of, job_of
-from holdfast.services.keep_gates import KNOWN_AFTER
+from forestay.domain.flows.execution.case_names import case_of, job_of
+from forestay.services.flows.keep_gates import KNOWN_AFTER
 
 pytestmark = pytest.mark.live
 

@@ -9,15 +9,15 @@ from uuid import uuid4
 import pytest
 from tests.live.case_site import BAD, GOOD, TENANT, CaseSite, case_site
 from tests.live.rule_desk import add_rule, incident, incidents
-from tests.server.running import until
+from tests.unit.apps.server.running import until
 
-from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.formats.conclusion_text import read_conclusion
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.formats.rules.conclusion_text import read_conclusion
 
 pytestmark = [pytest.mark.live, pytest.mark.finding("F-D1")]
 
 SAMPLES = """
-holdfast: 1
+forestay: 1
 name: NAME
 tasks:
   align: {command: [align, "${sample}"], scatter: {sample: [a, b, c, d, e]}, max_attempts: 1}

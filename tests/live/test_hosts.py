@@ -14,7 +14,7 @@ from tests import servers
 from tests.live.running_site import RunningSite, read, story, until, until_state
 from tests.speed import clock_limit
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.pair]
 JOBS = 40
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
-from tests.server.running import until
+from tests.unit.apps.server.running import until
 
-from holdfast.domain.flows.case_names import job_of
+from forestay.domain.flows.execution.case_names import job_of
 
 pytestmark = pytest.mark.live
 
 FLOW = """
-holdfast: 1
+forestay: 1
 name: NAME
 tasks:
   reserve: {command: [do, reserve], compensate: {command: [undo, reserve]}}

@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
 from tests.live.rule_desk import add_rule, incident, incidents
-from tests.server.running import until
+from tests.unit.apps.server.running import until
 
-from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.jobs.job_document import State
-from holdfast.services.watch_limits import WatchLimits
-from holdfast.services.watch_unavailable import WatchUnavailable
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.jobs.job_document import State
+from forestay.services.exceptions.detect.watch_limits import WatchLimits
+from forestay.services.exceptions.detect.watch_unavailable import WatchUnavailable
 
 pytestmark = pytest.mark.live
 
 HUGE = """
-holdfast: 1
+forestay: 1
 name: huge
 tasks:
   eat: {command: [eat], resources: {memory: 4 TiB}, scatter: {n: {range: [0, 20]}}}
 """
 SLOW = """
-holdfast: 1
+forestay: 1
 name: slow
 tasks:
   think: {command: [think], expected_runtime: 1}
@@ -107,7 +107,7 @@ async def test_a_job_that_waits_its_turn_is_none_and_one_that_is_taken_closes_it
         return str(found[0]["state"])
 
     assert await standing() == "held"
-    from tests.server.scripted_pilot import ScriptedPilot
+    from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
     large = await ScriptedPilot.register(site.server, TENANT, resources={"cpus": 4, "memory": 4 << 40, "disk": 1 << 40})
     claim = await large.claim_one(resources={"cpus": 4, "memory": 4 << 40, "disk": 1 << 40})

@@ -12,7 +12,7 @@ import pytest
 from tests import servers
 from tests.live.running_site import RunningSite, until, until_state
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.pair]
 PAIRS = 3
 
 

@@ -1,4 +1,4 @@
-"""Organise Concert, paper P1's example, as a reader runs it: `holdfast dev`, the example's own `set-up`, a real pilot, and what people raise from outside."""
+"""Organise Concert, paper P1's example, as a reader runs it: `forestay dev`, the example's own `set-up`, a real pilot, and what people raise from outside."""
 
 from __future__ import annotations
 

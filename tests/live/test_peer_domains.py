@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.domain.peers.test_routing import simulated
 from tests.live.three_domains import SLOTS, WES, ThreeDomains, three_domains
-from tests.server.running import until
 from tests.speed import clock_limit
+from tests.unit.apps.server.running import until
+from tests.unit.domain.peers.test_routing import simulated
 
-from holdfast.apps.wiring.parts import make_parts
-from holdfast.services.keep_links import EVENT
+from forestay.apps.compose.parts import make_parts
+from forestay.services.peers.keep_links import EVENT
 
-pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.pair, pytest.mark.slow]
 FLOW = """
-holdfast: 1
+forestay: 1
 name: survey
 flows:
   night:
@@ -133,7 +133,7 @@ async def test_a_thousand_sub_flows_by_the_real_capacities_are_routed_nearly_as_
     """The router is production's; the capacities are what the three real domains told of themselves just now; only the thousand are simulated."""
     tags = (await three.north.ask(f"{WES}/service-info"))["tags"]
     told = {one["peer"]: one["slots"] for one in (await three.north.ask("/v1/peers"))["peers"]}
-    domains = {"": (int(tags["holdfast.slots"]), 1.0)} | {name: (slots, 1.0) for name, slots in told.items()}
+    domains = {"": (int(tags["forestay.slots"]), 1.0)} | {name: (slots, 1.0) for name, slots in told.items()}
     assert domains[""] == (SLOTS["north"], 1.0)
     total, _, best = simulated(random.Random(1), 1000, domains, spread=0.0)
     say(f"regret {total / best - 1:.4%} by {domains}")

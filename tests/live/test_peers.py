@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 from tests.live.case_site import TENANT, CaseSite, case_site
-from tests.server.running import until
+from tests.unit.apps.server.running import until
 
-from holdfast.apps.wiring.keeper import KeeperParts
-from holdfast.apps.wiring.loops import run_loops, stop
-from holdfast.domain.flows.events import VerbKind
-from holdfast.domain.peers.peer import Peer
-from holdfast.ports.errors import Conflict, Permanent, Transient
-from holdfast.ports.flow_engine import CaseQuery
-from holdfast.ports.job_store import JobQuery
-from holdfast.ports.peer import Caller, PeerCalls, Renewed, Said
-from holdfast.services.follow_peers import FollowPeers
-from holdfast.services.keep_links import EVENT
+from forestay.apps.compose.keeper import KeeperParts
+from forestay.apps.compose.loops import run_loops, stop
+from forestay.domain.flows.events import VerbKind
+from forestay.domain.peers.peer import Peer
+from forestay.ports.errors import Conflict, Permanent, Transient
+from forestay.ports.flows.flow_engine import CaseQuery
+from forestay.ports.jobs.job_store import JobQuery
+from forestay.ports.peers.peer import Caller, PeerCalls, Renewed, Said
+from forestay.services.peers.follow_peers import FollowPeers
+from forestay.services.peers.keep_links import EVENT
 
 pytestmark = pytest.mark.live
 FLOW = """
-holdfast: 1
+forestay: 1
 name: above
 flows:
   inner:
@@ -38,7 +38,7 @@ tasks:
   after: {after: each, command: [echo, done]}
 """
 ONE = """
-holdfast: 1
+forestay: 1
 name: one-above
 flows:
   inner: {name: inner, tasks: {alone: {command: [echo, "1"], expected_runtime: 1 s}}, outputs: {code: "${tasks.alone.exit_code}"}}
@@ -49,7 +49,7 @@ outputs: {code: "${tasks.go.outputs.code}"}
 SHORT, LONG = 5, 60
 """Seconds of the lease: for the first test, which waits for its end, and for all others."""
 SEND = """
-holdfast: 1
+forestay: 1
 name: sent
 tasks: {job: {command: [echo, "1"]}}
 """
@@ -172,7 +172,7 @@ async def busy_north(domains: Domains) -> AsyncIterator[None]:
     """Every slot of the north is taken."""
     domains.north.hold_back = lambda claim: bool(claim["name"] == "blocker")
     blocked = await domains.north.start(
-        "{holdfast: 1, name: block, tasks: {blocker: {command: [echo], scatter: {x: [1, 2, 3, 4]}}}}"
+        "{forestay: 1, name: block, tasks: {blocker: {command: [echo], scatter: {x: [1, 2, 3, 4]}}}}"
     )
 
     async def no_room() -> bool:
@@ -237,7 +237,7 @@ async def test_sub_flows_run_in_the_other_domain_and_their_ends_come_in_batches(
     assert await domains.runs() == runs + 3
     assert (await domains.events())[0] == "connected"
     offer = (await domains.follow.links.get("south")).offer
-    assert offer["holdfast.slots"] == "12", "what the south has was told with its stamps"
+    assert offer["forestay.slots"] == "12", "what the south has was told with its stamps"
 
 
 @pytest.mark.ledger("P0-33")

@@ -17,12 +17,12 @@ pytestmark = pytest.mark.live
 
 VALIDATOR, CONTEXTS = "roc-validator==0.13.0", "rocrate==0.16.0"
 FLOW = """
-holdfast: 1
+forestay: 1
 name: mended
 params: {who: world, times: 3}
 tasks:
   greet:
-    run: test "$HOLDFAST_ATTEMPT" != 1 && echo hello ${params.who}
+    run: test "$FORESTAY_ATTEMPT" != 1 && echo hello ${params.who}
     max_attempts: 3
     retry_wait: 0
   after: {command: ["true"], after: [greet]}

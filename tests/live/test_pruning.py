@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.live.case_site import TENANT, CaseSite, case_site
-from tests.server.running import until
+from tests.unit.apps.server.running import until
 
-from holdfast.ports.flow_engine import CaseQuery
-from holdfast.ports.job_store import JobQuery
-from holdfast.services.prune_jobs import Pruned, PruneJobs
+from forestay.ports.flows.flow_engine import CaseQuery
+from forestay.ports.jobs.job_store import JobQuery
+from forestay.services.operations.prune_jobs import Pruned, PruneJobs
 
 pytestmark = pytest.mark.live
 
 NESTED = """
-holdfast: 1
+forestay: 1
 name: nested
 tasks:
   part: {flow: part}

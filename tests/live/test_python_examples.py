@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.live.case_site import TENANT, CaseSite, case_site
-from tests.server.processes import Started, processes
+from tests.unit.apps.server.processes import Started, processes
 
 pytestmark = pytest.mark.live
 EXAMPLES = Path(__file__).parents[2] / "examples"

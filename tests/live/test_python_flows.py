@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 from tests.live.case_site import BAD, GOOD, CaseSite, case_site
-from tests.server.running import until
+from tests.unit.apps.server.running import until
 
-from holdfast.domain.flows.events import VerbKind
-from holdfast.ports.errors import NotFound
+from forestay.domain.flows.events import VerbKind
+from forestay.ports.errors import NotFound
 
 pytestmark = pytest.mark.live
 
 SOURCE = '''
 import time
-from holdfast.flows import JobFailed, checkpoint, files, flow, gather, job, lines, restored, scatter
+from forestay.flows import JobFailed, checkpoint, files, flow, gather, job, lines, restored, scatter
 
 @flow
 async def chain(n: int = 2):

@@ -20,7 +20,7 @@ import pytest
 from tests import servers
 from tests.live.running_site import LEASE, PATIENCE, RunningSite, read, story, submit, until, until_state
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.pair]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ async def test_a_silent_pilots_job_is_run_again_and_its_own_late_end_does_not_co
 ) -> None:
     """P4 section 3.3: the orphan scan. The pilot is stopped past its lease, and comes back when another has its job."""
     ada = site.person(tenant)
-    (job,) = await submit(ada, "sleep 3; echo $HOLDFAST_FENCE > out.txt", expected_runtime=1)
+    (job,) = await submit(ada, "sleep 3; echo $FORESTAY_FENCE > out.txt", expected_runtime=1)
     silent = site.start_pilot(tenant, f"{tenant}-silent")
     await until_state(ada, job, "running")
     await asyncio.sleep(1)  # the payload has begun
@@ -112,7 +112,7 @@ async def test_beats_renew_the_lease_for_as_long_as_the_payload_runs(site: Runni
 async def test_the_job_of_a_pilot_that_dies_runs_again_in_seconds(site: RunningSite, tenant: str) -> None:
     """P4 section 4.2 recovers in five minutes on average."""
     ada = site.person(tenant)
-    (job,) = await submit(ada, "sleep 5; echo $HOLDFAST_FENCE > out.txt")
+    (job,) = await submit(ada, "sleep 5; echo $FORESTAY_FENCE > out.txt")
     dying = site.start_pilot(tenant, f"{tenant}-dying")
     await until_state(ada, job, "running")
     site.start_pilot(tenant, f"{tenant}-heir")
@@ -133,7 +133,7 @@ async def test_one_of_two_servers_dies_and_the_work_goes_on(site: RunningSite, t
     doomed = await site.start_server()
     place = len(site.urls) - 1
     first, second = site.person(tenant, place), site.person(tenant, 0)
-    jobs = await submit(first, "sleep 0.2; echo $HOLDFAST_FENCE > out.txt", count=20)
+    jobs = await submit(first, "sleep 0.2; echo $FORESTAY_FENCE > out.txt", count=20)
     for number in range(2):
         site.start_pilot(tenant, f"{tenant}-{number}", slots=2)
 
@@ -144,7 +144,7 @@ async def test_one_of_two_servers_dies_and_the_work_goes_on(site: RunningSite, t
     await until(some_done, "the first jobs")
     doomed.send(signal.SIGKILL)
     site.urls.pop(place)
-    jobs += await submit(second, "echo $HOLDFAST_FENCE > out.txt", count=5)
+    jobs += await submit(second, "echo $FORESTAY_FENCE > out.txt", count=5)
     for job in jobs:
         await until_state(second, job, "completed")
     for job in jobs:

@@ -15,19 +15,19 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tests.chaos.processes import free_port
 from tests.live.s3_element import s3_table
-from tests.matrix.room import Room, room
-from tests.matrix.site import FailureSite, failure_site, until
-from tests.pilot.storage_server import Fault, serving
+from tests.system.chaos.processes import free_port
+from tests.system.matrix.room import Room, room
+from tests.system.matrix.site import FailureSite, failure_site, until
+from tests.unit.pilot.storage_server import Fault, serving
 
-from holdfast.adapters.botocore.signing import S3Signer
-from holdfast.adapters.system.secrets import ReferencedSecrets
-from holdfast.apps.storage_settings import ElementTable, credentials_of
-from holdfast.client import file_calls
-from holdfast.client.answers import NewJob
+from forestay.adapters.botocore.signing import S3Signer
+from forestay.adapters.system.secrets import ReferencedSecrets
+from forestay.apps.config.storage_settings import ElementTable, credentials_of
+from forestay.client.api import file_calls
+from forestay.client.api.answers import NewJob
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.pair]
 
 MIB = 1 << 20
 CLOUD = "cloud"

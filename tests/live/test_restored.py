@@ -15,17 +15,17 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import make_url
-from tests.faults.own_stores import OPENSEARCH, OwnServers, own_servers
-from tests.server.running import Domain, RunningServer, until
-from tests.server.scripted_pilot import ScriptedPilot
-from tests.server.store_room import store_room
+from tests.system.faults.own_stores import OPENSEARCH, OwnServers, own_servers
+from tests.unit.apps.server.running import Domain, RunningServer, until
+from tests.unit.apps.server.scripted_pilot import ScriptedPilot
+from tests.unit.apps.server.store_room import store_room
 
-from holdfast.apps.restored import LOOK, store_restored
-from holdfast.apps.wiring.stores import open_stores
-from holdfast.domain.jobs.restoring import STEP, next_generation
-from holdfast.ports.errors import Conflict
-from holdfast.services.note_keepers import NoteKeepers
-from holdfast.services.raise_generation import NAME, Standing, generation_of
+from forestay.apps.compose.stores import open_stores
+from forestay.apps.operations.restored import LOOK, store_restored
+from forestay.domain.jobs.restoring import STEP, next_generation
+from forestay.ports.errors import Conflict
+from forestay.services.operations.raise_generation import NAME, Standing, generation_of
+from forestay.services.pilots.note_keepers import NoteKeepers
 
 TENANT = "physics"
 
@@ -51,7 +51,7 @@ async def backup_of(kind: str, folder: Path) -> AsyncIterator[Backup]:
 
 def _opensearch(own: OwnServers) -> Backup:
     """A snapshot of all indexes of the prefix into a repository of files."""
-    prefix = f"hf-{uuid4().hex[:12]}"
+    prefix = f"fs-{uuid4().hex[:12]}"
     place, indexes = f"/_snapshot/{prefix}", {"indices": f"{prefix}-*", "include_global_state": False}
 
     async def save() -> None:

@@ -12,10 +12,10 @@ import pytest
 from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
 from tests.live.test_case_worklets import BOUND, PLACE
 from tests.live.test_exlets import done, incident_of, site_knows, steer, under_way
-from tests.server.running import until
+from tests.unit.apps.server.running import until
 
-from holdfast.domain.exlets.primitive import Target
-from holdfast.domain.flows.case_names import case_of
+from forestay.domain.exlets.primitive import Target
+from forestay.domain.flows.execution.case_names import case_of
 
 pytestmark = pytest.mark.live
 

@@ -12,17 +12,17 @@ from typing import Any
 import httpx
 import pytest
 from tests.live.s3_element import KEY, SECRET, s3_table
-from tests.server.asks import submit_one
-from tests.server.running import Domain, RunningServer, until
-from tests.server.scripted_pilot import ScriptedPilot
-from tests.server.store_room import store_room
+from tests.unit.apps.server.asks import submit_one
+from tests.unit.apps.server.running import Domain, RunningServer, until
+from tests.unit.apps.server.scripted_pilot import ScriptedPilot
+from tests.unit.apps.server.store_room import store_room
 
-from holdfast.adapters.botocore.signing import S3Signer
-from holdfast.adapters.system.secrets import ReferencedSecrets
-from holdfast.apps.storage_settings import ElementTable, credentials_of
-from holdfast.apps.wiring.parts import reach_elements
-from holdfast.domain.jobs.job_document import Manifest
-from holdfast.ports.errors import Permanent
+from forestay.adapters.botocore.signing import S3Signer
+from forestay.adapters.system.secrets import ReferencedSecrets
+from forestay.apps.compose.parts import reach_elements
+from forestay.apps.config.storage_settings import ElementTable, credentials_of
+from forestay.domain.jobs.job_document import Manifest
+from forestay.ports.errors import Permanent
 
 pytestmark = pytest.mark.live
 

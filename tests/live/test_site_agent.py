@@ -14,14 +14,14 @@ from typing import Any
 import httpx
 import pytest
 from tests import servers
-from tests.server.asks import submit
-from tests.server.processes import Processes, Started, processes
-from tests.server.running import Domain, until
-from tests.server.store_room import store_room
+from tests.unit.apps.server.asks import submit
+from tests.unit.apps.server.processes import Processes, Started, processes
+from tests.unit.apps.server.running import Domain, until
+from tests.unit.apps.server.store_room import store_room
 
-from holdfast.adapters.private_file import write_private
+from forestay.adapters.private_file import write_private
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.pair]
 PATIENCE = 120.0
 SETTINGS = """
 site = "hall"
@@ -129,7 +129,7 @@ async def test_pilots_come_for_queued_jobs_run_them_and_go(hall: Hall) -> None:
     assert f"JobName={during[0]['name']}" in shown
     assert "Requeue=0" in shown
     script = slurm("scontrol", "write", "batch_script", during[0]["batch_job"], "-")
-    assert "hfe-" not in script, "no secret in the script"
+    assert "fse-" not in script, "no secret in the script"
 
     async def all_gone() -> list[dict[str, Any]] | None:
         found = await hall.launches()

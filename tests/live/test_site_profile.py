@@ -13,23 +13,23 @@ import pytest
 from temporalio.client import Client
 from tests.live.case_site import new_namespace
 from tests.live.own_temporal import temporal_on_postgres
-from tests.server.processes import processes
-from tests.server.running import Domain, until
-from tests.server.store_room import store_room
+from tests.unit.apps.server.processes import processes
+from tests.unit.apps.server.running import Domain, until
+from tests.unit.apps.server.store_room import store_room
 
-from holdfast.apps.doctor import examine
+from forestay.apps.doctor import examine
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.pair]
 
 TENANT = "physics"
 FLOW = """\
-holdfast: 1
+forestay: 1
 name: reads
 tasks:
   align:
     scatter: {sample: [a, b, c]}
     run: |
-      if [ "${sample}" = b ] && [ "$HOLDFAST_ATTEMPT" = 1 ]; then echo "quux: all 5 seats are taken"; exit 7; fi
+      if [ "${sample}" = b ] && [ "$FORESTAY_ATTEMPT" = 1 ]; then echo "quux: all 5 seats are taken"; exit 7; fi
       echo "aligned ${sample}"
     when_exhausted: hold
   report: {after: align, run: echo "all aligned"}
@@ -40,7 +40,7 @@ CONDITION = 'evidence.log_tail.exists(line, line.contains("seats are taken"))'
 @pytest.fixture
 def temporal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with temporal_on_postgres(tmp_path) as address:
-        monkeypatch.setenv("HOLDFAST_TEST_TEMPORAL", address)
+        monkeypatch.setenv("FORESTAY_TEST_TEMPORAL", address)
         yield address
 
 
@@ -73,12 +73,12 @@ async def test_a_flow_is_mended_on_it(temporal: str, tmp_path: Path, monkeypatch
             token = domain.token("administrator", tenant=TENANT)
             (tmp_path / "reads.yaml").write_text(FLOW)
 
-            async def holdfast(*words: str) -> str:
-                own = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-                known = own | {"HOLDFAST_SERVER": server.url, "HOLDFAST_TOKEN": token}
+            async def forestay(*words: str) -> str:
+                own = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
+                known = own | {"FORESTAY_SERVER": server.url, "FORESTAY_TOKEN": token}
                 done = await asyncio.to_thread(
                     subprocess.run,
-                    [sys.executable, "-m", "holdfast", *words],
+                    [sys.executable, "-m", "forestay", *words],
                     env=known,
                     cwd=tmp_path,
                     capture_output=True,
@@ -88,24 +88,24 @@ async def test_a_flow_is_mended_on_it(temporal: str, tmp_path: Path, monkeypatch
                 assert done.returncode == 0, (words, done.stdout, done.stderr)
                 return str(done.stdout).strip()
 
-            case = await holdfast("run", "--detach", "reads.yaml")
-            await holdfast("inbox", "--wait")
-            assert "seats are taken" in await holdfast("explain")
-            rule = await holdfast(
+            case = await forestay("run", "--detach", "reads.yaml")
+            await forestay("inbox", "--wait")
+            assert "seats are taken" in await forestay("explain")
+            rule = await forestay(
                 "rules", "add", "--from", "newest", "--if", CONDITION, "--then", "{action: resubmit, wait: 1 s}"
             )
-            await holdfast("rules", "promote", "domain/house", rule)
-            await holdfast("watch", case)
+            await forestay("rules", "promote", "domain/house", rule)
+            await forestay("watch", case)
             # The next one needs nobody.
-            await holdfast("run", "reads.yaml")
+            await forestay("run", "reads.yaml")
 
             # And the doctor finds it in order, on one PostgreSQL.
-            for name in [one for one in os.environ if one.startswith("HOLDFAST_")]:
+            for name in [one for one in os.environ if one.startswith("FORESTAY_")]:
                 monkeypatch.delenv(name)
             given = {**known, "store": url, "state": domain.state, "server": server.url, "token": token}
             for name, value in given.items():
                 if name not in ("relay_patience", "second_person"):
-                    monkeypatch.setenv(f"HOLDFAST_{name.upper()}", str(value))
+                    monkeypatch.setenv(f"FORESTAY_{name.upper()}", str(value))
             found = {one.about: one for one in await asyncio.to_thread(lambda: list(examine(None)))}
             for name in ("store", "keepers", "temporal", "workers", "pilots", "cases"):
                 assert found[name].state == "good", found[name]

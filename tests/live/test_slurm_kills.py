@@ -15,15 +15,15 @@ from typing import Any
 import httpx
 import pytest
 from tests.live.own_slurm import OwnSlurm
-from tests.server.asks import submit
-from tests.server.processes import Processes, processes
-from tests.server.running import Domain, until
-from tests.server.store_room import store_room
+from tests.unit.apps.server.asks import submit
+from tests.unit.apps.server.processes import Processes, processes
+from tests.unit.apps.server.running import Domain, until
+from tests.unit.apps.server.store_room import store_room
 
-from holdfast.adapters.private_file import write_private
-from holdfast.domain.pilots.orphans import patience
+from forestay.adapters.private_file import write_private
+from forestay.domain.pilots.orphans import patience
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.pair]
 LEASE = 6
 WAIT = 120.0
 SETTINGS = """
@@ -71,7 +71,7 @@ class Hall:
         return await asyncio.to_thread(self.slurm.slurm, *words)
 
     async def submit(self, count: int, seconds: float) -> list[str]:
-        script = f'echo "$HOLDFAST_JOB $HOLDFAST_ATTEMPT" >>{self.folder}/runs; sleep {seconds}; echo "$HOLDFAST_ATTEMPT" >out'
+        script = f'echo "$FORESTAY_JOB $FORESTAY_ATTEMPT" >>{self.folder}/runs; sleep {seconds}; echo "$FORESTAY_ATTEMPT" >out'
         return await submit(self.user, *[{}] * count, command=["sh", "-c", script], outputs=["out"])
 
     async def jobs(self, ids: list[str]) -> dict[str, dict[str, Any]]:
@@ -109,8 +109,9 @@ class Hall:
         for job, document in found.items():
             told = [int(attempt) for name, attempt in runs if name == job]
             assert max(told) <= document["attempt"], "a run that nobody recorded"
-            assert document["attempt"] <= document["releases"] + 1, "a further attempt without a recorded release"
             story = (await self.user.get(f"/v1/jobs/{job}/story")).json()
+            recorded = document["releases"] + 1
+            assert document["attempt"] <= recorded, f"a further attempt without a recorded release: {story['story']}"
             ends = [one for one in story["story"] if one["event"] in ("complete", "adopt")]
             assert len(ends) == 1, "it took effect once"
             assert document["faults"] == 0
@@ -129,7 +130,7 @@ class Hall:
         for one in Path("/proc").iterdir():
             try:
                 words = (one / "cmdline").read_bytes()
-                if str(self.folder).encode() in words and b"holdfast" in words and b"--launch" in words:
+                if str(self.folder).encode() in words and b"forestay" in words and b"--launch" in words:
                     told = (one / "environ").read_bytes().split(b"\0")
                     if f"SLURM_JOB_ID={batch_job}".encode() in told:
                         return int(one.name)

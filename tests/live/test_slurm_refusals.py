@@ -11,13 +11,13 @@ from uuid import uuid4
 import pytest
 from tests.live.own_slurm import OwnSlurm
 
-from holdfast.domain.pilots.batch import PilotJob, Refusal, SubmitRefused
+from forestay.domain.sites.batch import PilotJob, Refusal, SubmitRefused
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.pair]
 
 
 def pilot() -> PilotJob:
-    return PilotJob(f"holdfast-test-{uuid4().hex[:12]}", ("true",), "/")
+    return PilotJob(f"forestay-test-{uuid4().hex[:12]}", ("true",), "/")
 
 
 async def refused(slurm: OwnSlurm, job: PilotJob) -> SubmitRefused:

@@ -8,15 +8,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.server.running import until
 from tests.servers import address
+from tests.unit.apps.server.running import until
 
-from holdfast.adapters.slurm.batch import SlurmBatch
-from holdfast.adapters.slurm.steering import SlurmSteering, read_accounted_identities
-from holdfast.adapters.system.commands import SystemCommands
-from holdfast.domain.pilots.batch import BatchState
-from holdfast.domain.pilots.watched_job import Fate, JobIdentity, JobKind, fate
-from holdfast.ports.errors import Permanent
+from forestay.adapters.slurm.batch import SlurmBatch
+from forestay.adapters.slurm.steering import SlurmSteering, read_accounted_identities
+from forestay.adapters.system.commands import SystemCommands
+from forestay.domain.sites.batch import BatchState
+from forestay.domain.sites.watched_job import Fate, JobIdentity, JobKind, fate
+from forestay.ports.errors import Permanent
 
 pytestmark = pytest.mark.live
 
@@ -73,7 +73,7 @@ async def test_a_job_runs_once_more_under_its_id_with_more(
     await steering.again(job, needs={"memory": 90 * MIB}, wait=0, mark="o-1")
     assert await ended(slurm, job) is Fate.DONE
     assert (await slurm.outcome([job]))[job].restarts == 1
-    assert "Comment=mine holdfast:o-1" in said("scontrol", "show", "job", job)
+    assert "Comment=mine forestay:o-1" in said("scontrol", "show", "job", job)
 
 
 async def test_a_job_is_held_and_let_go(slurm: SlurmBatch, steering: SlurmSteering) -> None:
@@ -83,7 +83,7 @@ async def test_a_job_is_held_and_let_go(slurm: SlurmBatch, steering: SlurmSteeri
     await steering.hold(job)
     assert (await steering.details([job]))[job].held
     # Killed between the change and letting it go: the mark stands, and it is still held.
-    said("scontrol", "update", f"JobId={job}", "Comment=holdfast:o-2", "StartTime=now")
+    said("scontrol", "update", f"JobId={job}", "Comment=forestay:o-2", "StartTime=now")
     await steering.again(job, needs={}, wait=0, mark="o-2")
     assert await ended(slurm, job) is Fate.DONE
 

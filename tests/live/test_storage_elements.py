@@ -8,13 +8,13 @@ from typing import Any, cast
 from uuid import uuid4
 
 import pytest
-from tests.matrix.room import Room, room
-from tests.matrix.site import FailureSite, failure_site, until
 from tests.servers import address
+from tests.system.matrix.room import Room, room
+from tests.system.matrix.site import FailureSite, failure_site, until
 
-from holdfast.client.answers import NewJob
+from forestay.client.api.answers import NewJob
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.pair]
 
 KINDS = ("root", "http")
 
@@ -22,7 +22,7 @@ KINDS = ("root", "http")
 @pytest.fixture(scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FailureSite]:
     """Each kind of storage is the element of one site."""
-    doors = {"root": address("HOLDFAST_TEST_XROOTD"), "http": address("HOLDFAST_TEST_XROOTD_HTTP")}
+    doors = {"root": address("FORESTAY_TEST_XROOTD"), "http": address("FORESTAY_TEST_XROOTD_HTTP")}
     folder = f"t-{uuid4().hex[:10]}"
     tables = [
         {"name": f"se-{kind}", "kind": kind, "url": doors[kind], "private": True, "sites": [kind], "outputs": f"{folder}/{kind}"}

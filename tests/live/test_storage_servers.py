@@ -20,10 +20,10 @@ from botocore.auth import S3SigV4QueryAuth  # type: ignore[import-untyped]
 from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
 from botocore.credentials import Credentials  # type: ignore[import-untyped]
 
-from holdfast_pilot.outputs import Manifest, OutputFailedError
-from holdfast_pilot.payload import ClaimedJob, read_claim
-from holdfast_pilot.stage_out import Element, store_outputs
-from holdfast_pilot.staging import StagingError, stage_in
+from forestay_pilot.process.payload import ClaimedJob, read_claim
+from forestay_pilot.staging.outputs import Manifest, OutputFailedError
+from forestay_pilot.staging.stage_out import Element, store_outputs
+from forestay_pilot.staging.staging import StagingError, stage_in
 
 pytestmark = pytest.mark.live
 
@@ -46,8 +46,8 @@ def own() -> str:
 
 
 def signed(method: str, path: str, *, seconds: int = 300, secret: str | None = None) -> str:
-    bucket = f"{address('HOLDFAST_TEST_S3')}/{os.environ['HOLDFAST_TEST_S3_BUCKET']}"
-    keys = Credentials(os.environ["HOLDFAST_TEST_S3_KEY"], secret or os.environ["HOLDFAST_TEST_S3_SECRET"])
+    bucket = f"{address('FORESTAY_TEST_S3')}/{os.environ['FORESTAY_TEST_S3_BUCKET']}"
+    keys = Credentials(os.environ["FORESTAY_TEST_S3_KEY"], secret or os.environ["FORESTAY_TEST_S3_SECRET"])
     request = AWSRequest(method=method, url=f"{bucket}/{path}")
     S3SigV4QueryAuth(keys, "s3", "us-east-1", expires=seconds).add_auth(request)
     return str(request.url)
@@ -101,7 +101,7 @@ def put(tmp_path: Path, place: dict[str, Any]) -> None:
 
 @pytest.mark.ledger("P0-08")
 def test_outputs_go_to_s3_and_come_back(tmp_path: Path, folder: Path, own: str) -> None:
-    address("HOLDFAST_TEST_S3")
+    address("FORESTAY_TEST_S3")
     manifest = store(folder, own, kind="s3")
     path, size, sha256 = manifest.listing[1]
     assert (path, size, sha256) == ("sub/out.dat", len(CONTENT), SHA256)
@@ -148,7 +148,7 @@ def test_what_s3_says(
 @pytest.mark.ledger("P0-08")
 @pytest.mark.parametrize("kind", ["root", "http"])
 def test_outputs_go_to_xrootd_and_come_back(tmp_path: Path, folder: Path, own: str, kind: str) -> None:
-    base = address("HOLDFAST_TEST_XROOTD" if kind == "root" else "HOLDFAST_TEST_XROOTD_HTTP")
+    base = address("FORESTAY_TEST_XROOTD" if kind == "root" else "FORESTAY_TEST_XROOTD_HTTP")
     base += "/" if kind == "root" else ""
     manifest = store(folder, own, kind=kind, base=base)
     assert manifest.listing[1] == ("sub/out.dat", len(CONTENT), SHA256)
@@ -161,9 +161,9 @@ def test_outputs_go_to_xrootd_and_come_back(tmp_path: Path, folder: Path, own: s
 
 @pytest.mark.parametrize("kind", ["root", "http"])
 def test_what_came_before_is_not_fetched_again(tmp_path: Path, own: str, kind: str) -> None:
-    root = address("HOLDFAST_TEST_XROOTD") + "/"
+    root = address("FORESTAY_TEST_XROOTD") + "/"
     put(tmp_path, {"kind": "root", "url": f"{root}/{own}/f"})
-    base = root if kind == "root" else address("HOLDFAST_TEST_XROOTD_HTTP")
+    base = root if kind == "root" else address("FORESTAY_TEST_XROOTD_HTTP")
     (tmp_path / "in.dat.staging").write_bytes(CONTENT[:2_000_000])
     told = bring(tmp_path, {"kind": kind, "url": f"{base}/{own}/f"}, sha256=SHA256, bytes=len(CONTENT))
     assert told["tries"] == 1
@@ -173,7 +173,7 @@ def test_what_came_before_is_not_fetched_again(tmp_path: Path, own: str, kind: s
 
 @pytest.mark.ledger("P0-09")
 def test_what_xrootd_says(tmp_path: Path, own: str) -> None:
-    base = address("HOLDFAST_TEST_XROOTD") + "/"
+    base = address("FORESTAY_TEST_XROOTD") + "/"
     with pytest.raises(StagingError) as failed:
         bring(tmp_path, {"kind": "root", "url": f"{base}/{own}/nothing"})
     assert (failed.value.reason, failed.value.error) == ("data-missing", "XRootD 3011")
@@ -187,7 +187,7 @@ def test_what_xrootd_says(tmp_path: Path, own: str) -> None:
 
 
 def test_a_host_without_xrdcp_says_so(tmp_path: Path, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = address("HOLDFAST_TEST_XROOTD")
+    base = address("FORESTAY_TEST_XROOTD")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StagingError, match="xrdcp cannot be run here") as failed:
         bring(tmp_path, {"kind": "root", "url": f"{base}//{own}/f"})
@@ -212,7 +212,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.ledger("P0-09")
 @pytest.mark.parametrize("kind", ["root", "http", "s3", "file"])
 def test_a_full_disk_is_told_as_one(tmp_path: Path, own: str, small_disk: Path, kind: str) -> None:
-    root = address("HOLDFAST_TEST_XROOTD") + "/"
+    root = address("FORESTAY_TEST_XROOTD") + "/"
     place: dict[str, Any] = {"kind": "root", "url": f"{root}/{own}/f"}
     if kind == "s3":
         put(tmp_path, {"kind": "s3", "url": signed("PUT", f"{own}/f")})
@@ -220,7 +220,7 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path, own: str, small_disk: Path, 
     else:
         put(tmp_path, place)
     if kind == "http":
-        place = {"kind": "http", "url": f"{address('HOLDFAST_TEST_XROOTD_HTTP')}/{own}/f"}
+        place = {"kind": "http", "url": f"{address('FORESTAY_TEST_XROOTD_HTTP')}/{own}/f"}
     if kind == "file":
         place = {"kind": "file", "path": str(tmp_path / "put")}
     with pytest.raises(StagingError) as failed:
@@ -234,12 +234,12 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path, own: str, small_disk: Path, 
 @pytest.fixture
 def own_xrootd() -> Iterator[dict[str, str]]:
     """An XRootD server that this test may kill."""
-    address("HOLDFAST_TEST_XROOTD")
+    address("FORESTAY_TEST_XROOTD")
     state = Path(
-        tempfile.mkdtemp(prefix="holdfast-servers-")
+        tempfile.mkdtemp(prefix="forestay-servers-")
     )  # a test's own folder is closed to the user that servers run as
     state.chmod(0o755)
-    environment = {**os.environ, "HOLDFAST_SERVERS_DIR": str(state)}
+    environment = {**os.environ, "FORESTAY_SERVERS_DIR": str(state)}
     subprocess.run(
         [SERVERS, "start", "xrootd", "--port", str(random.randint(20000, 30000))], env=environment, check=True
     )
@@ -249,7 +249,7 @@ def own_xrootd() -> Iterator[dict[str, str]]:
 
 
 def test_a_server_that_is_not_there(tmp_path: Path, folder: Path, own_xrootd: dict[str, str]) -> None:
-    port = (Path(own_xrootd["HOLDFAST_SERVERS_DIR"]) / "xrootd" / "port").read_text().strip()
+    port = (Path(own_xrootd["FORESTAY_SERVERS_DIR"]) / "xrootd" / "port").read_text().strip()
     base = f"root://127.0.0.1:{port}//"
     put(tmp_path, {"kind": "root", "url": f"{base}/f"})
     subprocess.run([SERVERS, "kill9", "xrootd"], env=own_xrootd, check=True)
@@ -264,7 +264,7 @@ def test_a_server_that_is_not_there(tmp_path: Path, folder: Path, own_xrootd: di
 @pytest.mark.parametrize("kind", ["root", "http"])
 def test_a_server_that_is_killed_in_the_middle(tmp_path: Path, own_xrootd: dict[str, str], kind: str) -> None:
     """When it is back the transfer goes on, and what had come is not fetched again."""
-    state = Path(own_xrootd["HOLDFAST_SERVERS_DIR"]) / "xrootd"
+    state = Path(own_xrootd["FORESTAY_SERVERS_DIR"]) / "xrootd"
     size = 300_000_000
     (state / "data" / "f").touch()
     os.truncate(state / "data" / "f", size)

@@ -9,15 +9,15 @@ from uuid import uuid4
 import pytest
 from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
 from tests.live.rule_desk import add_rule, incident, incidents, stored
-from tests.server.running import until
+from tests.unit.apps.server.running import until
 
-from holdfast.domain.faults.exception_type import ExceptionType
-from holdfast.domain.flows.events import VerbKind
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.flows.events import VerbKind
 
 pytestmark = pytest.mark.live
 
 CONCERT = """
-holdfast: 1
+forestay: 1
 name: NAME
 params: {venue: arena}
 tasks:
@@ -25,7 +25,7 @@ tasks:
   show: {command: [show], after: [sell]}
 """
 PARALLEL = """
-holdfast: 1
+forestay: 1
 name: NAME
 tasks:
   slow: {command: [slow], deadline: {seconds: 1, then: report}}
@@ -34,7 +34,7 @@ tasks:
   last: {command: [last], after: [slow, other, third]}
 """
 LATE_CASE = """
-holdfast: 1
+forestay: 1
 name: NAME
 deadline: {seconds: 1, then: report}
 tasks:
@@ -42,7 +42,7 @@ tasks:
   last: {command: [last], after: [slow]}
 """
 TELL = """
-holdfast: 1
+forestay: 1
 name: tell-fans
 tasks: {mail: {command: [mail]}}
 """
@@ -135,7 +135,7 @@ async def test_triggers_are_listed_from_the_rules_and_answered_by_them(site: Cas
 
 
 EXLET = """
-holdfast: 1
+forestay: 1
 name: refund
 steps:
   - suspend case

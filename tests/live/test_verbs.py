@@ -9,22 +9,22 @@ import httpx
 import pytest
 from tests.live.case_site import BAD, GOOD, TENANT, CaseSite, case_site
 from tests.live.test_cases import CHAIN, COMPENSATED, SCATTER, named
-from tests.server.asks import problem, read, steer
-from tests.server.running import until
+from tests.unit.apps.server.asks import problem, read, steer
+from tests.unit.apps.server.running import until
 
-from holdfast.domain.flows.case_names import case_of
+from forestay.domain.flows.execution.case_names import case_of
 
 pytestmark = pytest.mark.live
 
 HELD = CHAIN.replace("command: [echo, one]", "command: [echo, one], when_failed: hold")
 """The first task waits for a person when it fails."""
 OTHER = """
-holdfast: 1
+forestay: 1
 name: other-way
 tasks: {detour: {command: [echo, detour]}}
 """
 LOOP = """
-holdfast: 1
+forestay: 1
 name: looped
 tasks:
   refine:
@@ -35,7 +35,7 @@ tasks:
   last: {command: [echo], after: [refine]}
 """
 DEEP = """
-holdfast: 1
+forestay: 1
 name: outermost
 flows:
   middle:
@@ -50,14 +50,14 @@ tasks:
   last: {command: [last], after: [outer]}
 """
 LATE = """
-holdfast: 1
+forestay: 1
 name: late
 tasks:
   slow: {command: [slow], deadline: DEADLINE, when_failed: ignore}
   last: {command: [last], after: [slow]}
 """
 LATE_CASE = """
-holdfast: 1
+forestay: 1
 name: late-case
 deadline: 1 s
 tasks:
@@ -65,7 +65,7 @@ tasks:
   slow: {command: [slow], after: [before]}
 """
 FORGOTTEN = """
-holdfast: 1
+forestay: 1
 name: forgotten
 tasks:
   first: {command: [echo], wait: WAIT, max_attempts: 2, when_exhausted: hold}
@@ -259,7 +259,7 @@ async def test_an_item_is_removed_with_what_comes_after_it(site: CaseSite) -> No
 
 
 async def test_a_suspended_item_holds_its_jobs_and_nothing_else(site: CaseSite) -> None:
-    text = "{holdfast: 1, name: side, tasks: {one: {command: [a]}, two: {command: [b], after: [one]}, free: {command: [c]}}}"
+    text = "{forestay: 1, name: side, tasks: {one: {command: [a]}, two: {command: [b], after: [one]}, free: {command: [c]}}}"
     site.hold_back = named("one")
     case = await site.start(text)
     await under_way(site, "one")

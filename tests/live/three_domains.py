@@ -16,14 +16,14 @@ from typing import Any
 
 import httpx
 from tests import servers
-from tests.chaos.processes import launch
 from tests.live.test_site_agent import SETTINGS, slurm
 from tests.namespaces import cut, ip, join, network
-from tests.server.http_client import http_client
-from tests.server.processes import Started
-from tests.server.running import Domain, until
+from tests.system.chaos.processes import launch
+from tests.unit.apps.server.http_client import http_client
+from tests.unit.apps.server.processes import Started
+from tests.unit.apps.server.running import Domain, until
 
-from holdfast.adapters.private_file import write_private
+from forestay.adapters.private_file import write_private
 
 TENANT = "default"
 NET = "10.213.77"
@@ -71,14 +71,14 @@ class Place:
             "peer_hosts": self.hosts,
             "lease": 60,
         }
-        environment = os.environ | {f"HOLDFAST_{name.upper()}": str(value) for name, value in known.items()}
+        environment = os.environ | {f"FORESTAY_{name.upper()}": str(value) for name, value in known.items()}
         inside = () if outside else ("ip", "netns", "exec", self.space)
         one = Started(launch([*inside, *words], self.folder / f"{log}.log", environment=environment))
         self.started.append(one)
         return one
 
-    def holdfast(self, *words: str, outside: bool = False) -> Started:
-        return self.run(sys.executable, "-m", "holdfast", *words, log=words[0], outside=outside)
+    def forestay(self, *words: str, outside: bool = False) -> Started:
+        return self.run(sys.executable, "-m", "forestay", *words, log=words[0], outside=outside)
 
     def person(self, *roles: str) -> httpx.AsyncClient:
         return http_client(self.url, self.domain.token(*roles, tenant=TENANT))
@@ -131,7 +131,7 @@ class ThreeDomains:
         await until(all_up, "the links", 120)
 
     async def run(self, flow: str, key: str) -> str:
-        form = {"workflow_type": "HOLDFAST", "workflow_type_version": "1", "workflow_url": "flow.yaml"}
+        form = {"workflow_type": "FORESTAY", "workflow_type_version": "1", "workflow_url": "flow.yaml"}
         async with self.north.person("submitter") as person:
             answer = await person.post(
                 f"{WES}/runs",
@@ -173,12 +173,12 @@ async def three_domains(folder: Path) -> AsyncIterator[ThreeDomains]:
 
 
 def _start(one: Place) -> None:
-    program = servers.address("HOLDFAST_TEST_TEMPORAL_PROGRAM")
+    program = servers.address("FORESTAY_TEST_TEMPORAL_PROGRAM")
     words = ("server", "start-dev", "--ip", "127.0.0.1", "--port", "7233", "--headless", "--log-level", "error")
     one.run(program, *words, log="temporal")
     one.domain.token("viewer", tenant=TENANT)  # the key that all its processes share
     for process in ("server", "keeper", "worker"):
-        one.holdfast(process)
+        one.forestay(process)
 
 
 async def _answers(one: Place) -> None:
@@ -198,14 +198,14 @@ def _pilot(one: Place, slots: int) -> None:
     write_private(one.folder / "enrol", one.domain.token("enrol", tenant=TENANT, subject="enroller"))
     words = ["--server", one.url, "--token-file", str(one.folder / "enrol"), "--slots", str(slots), "--cpus", "64"]
     words += ["--grace", "1", "--outputs", str(one.folder / "outputs"), "--work", str(one.folder / "work")]
-    one.holdfast("pilot", *words)
+    one.forestay("pilot", *words)
 
 
 def _site(one: Place) -> None:
     write_private(one.folder / "token", one.domain.token("site", tenant=TENANT))
     text = SETTINGS.format(server=one.url, folder=one.folder, limits="max_pilots = 3", idle_exit=30)
     (one.folder / "site.toml").write_text(text)
-    one.holdfast("site", "--config", str(one.folder / "site.toml"), outside=True)
+    one.forestay("site", "--config", str(one.folder / "site.toml"), outside=True)
 
 
 async def _stop(places: list[Place]) -> None:

@@ -24,7 +24,7 @@ export function keepWord(said: string | null): void {
 
 const says: Middleware = {
   onRequest({ request }) {
-    if (request.method !== "GET") request.headers.set("X-Holdfast-Word", word);
+    if (request.method !== "GET") request.headers.set("X-Forestay-Word", word);
     return request;
   },
 };

@@ -12,7 +12,7 @@ export function FirstSteps({ title, words, steps }: { title: string; words: stri
         {steps.map(([what, command]) => (
           <li key={what}>
             <Text fw={600}>{what}</Text>
-            {command.startsWith("holdfast") ? (
+            {command.startsWith("forestay") ? (
               <Group gap="xs" mt={4} wrap="nowrap" align="flex-start">
                 <Code block tabIndex={0}>
                   {command}

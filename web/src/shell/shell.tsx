@@ -45,11 +45,11 @@ export function Shell({ children }: { children: ReactNode }) {
         <Group h="100%" justify="space-between" wrap="nowrap">
           <Group gap="xs" wrap="nowrap">
             <Burger opened={opened} onClick={toggle} hiddenFrom="sm" size="sm" aria-label={texts.app.openMenu} />
-            <UnstyledButton component={Link} href="/inbox" aria-label="Holdfast">
+            <UnstyledButton component={Link} href="/inbox" aria-label="Forestay">
               <Group gap={8} wrap="nowrap">
                 <img src={anchor} width={24} height={24} alt="" />
                 <Text fw={700} fz="md">
-                  Holdfast
+                  Forestay
                 </Text>
               </Group>
             </UnstyledButton>

@@ -3,7 +3,7 @@ import { en, type Texts } from "./en";
 import { zh } from "./zh";
 
 const LANGUAGES: Record<string, Texts> = { en, zh };
-const KEPT = "holdfast-language";
+const KEPT = "forestay-language";
 
 interface Spoken {
   texts: Texts;

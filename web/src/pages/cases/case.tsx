@@ -123,7 +123,7 @@ export default function Case({ name }: { name: string }) {
     onSuccess: () => queries.invalidateQueries({ queryKey: ["case", name] }),
   });
   const whole = found.data;
-  useDocumentTitle(`${whole ? visible(whole.name) : texts.cases.title} · Holdfast`);
+  useDocumentTitle(`${whole ? visible(whole.name) : texts.cases.title} · Forestay`);
   if (whole === undefined) return found.isError ? <ProblemBox problem={found.error} /> : <Loader size="sm" aria-label={texts.app.loading} />;
   const may = operator || (submitter && whole.owner === subject);
   const over = OVER.has(whole.state);

@@ -16,7 +16,7 @@ const SHOWN = 50;
 export default function Cases() {
   const texts = useTexts();
   const [state, setState] = useState<string | null>(null);
-  useDocumentTitle(`${texts.cases.title} · Holdfast`);
+  useDocumentTitle(`${texts.cases.title} · Forestay`);
   const found = useInfiniteQuery({
     queryKey: ["cases", state],
     queryFn: ({ pageParam }) =>

@@ -52,7 +52,7 @@ export default function FleetPage() {
   const asked = search.get("tab");
   const tab: Tab = TABS.find((one) => one === asked) ?? "sites";
   const [act, setAct] = useState<FleetAct | null>(null);
-  useDocumentTitle(`${words.title} · Holdfast`);
+  useDocumentTitle(`${words.title} · Forestay`);
   useLive("/v1/fleet/changes", "fleet", () => void queries.invalidateQueries({ queryKey: ["fleet"] }));
   const found = useQuery({
     queryKey: ["fleet", "sites", span],

@@ -20,7 +20,7 @@ function One({ asked }: { asked: Schemas["ApprovalOut"] }) {
     onSuccess: () => Promise.all([queries.invalidateQueries({ queryKey: ["approvals"] }), queries.invalidateQueries({ queryKey: ["inbox"] })]),
   });
   return (
-    <Paper withBorder p="sm">
+    <Paper component="article" aria-label={visible(asked.words)} withBorder p="sm">
       <Text>{visible(asked.words)}</Text>
       <Text fz="sm" c="dimmed">
         {texts.inbox.askedBy(visible(asked.by))} · <Ago at={asked.at} /> {asked.why && `· ${visible(asked.why)}`}

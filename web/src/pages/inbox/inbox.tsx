@@ -153,7 +153,7 @@ export default function Inbox() {
   const columns = useColumns(setOpened);
   const count = inbox.data?.count ?? 0;
   const causes = (whole.data?.causes ?? []).map((one) => ({ value: one, label: cause(one)[0] }));
-  useDocumentTitle(`${count > 0 ? `(${count.toLocaleString(texts.language)}) ` : ""}${texts.inbox.title} · Holdfast`);
+  useDocumentTitle(`${count > 0 ? `(${count.toLocaleString(texts.language)}) ` : ""}${texts.inbox.title} · Forestay`);
   const current = opened === null ? null : (groups.find((one) => groupId(one) === groupId(opened)) ?? opened);
   return (
     <Stack gap="sm" maw={1280}>

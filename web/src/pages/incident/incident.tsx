@@ -92,7 +92,7 @@ export default function Incident({ incident }: { incident: string }) {
     queryFn: () => told(api.GET("/v1/incidents/{incident}", { params: { path: { incident } } })),
   });
   const whole = found.data;
-  useDocumentTitle(`${whole ? texts.incident.title(cause(whole.cause)[0]) : texts.pages.incident} · Holdfast`);
+  useDocumentTitle(`${whole ? texts.incident.title(cause(whole.cause)[0]) : texts.pages.incident} · Forestay`);
   if (whole === undefined) return found.isError ? <ProblemBox problem={found.error} /> : <Loader size="sm" aria-label={texts.app.loading} />;
   const facts = {
     [texts.incident.owner]: whole.owner,
@@ -146,7 +146,7 @@ export default function Incident({ incident }: { incident: string }) {
                   {texts.incident.job}
                 </Anchor>
               )}
-              {whole.case && whole.engine === "holdfast" && (
+              {whole.case && whole.engine === "forestay" && (
                 <Anchor component={Link} href={`/cases/${whole.case}`} fz="sm">
                   {texts.incident.case}
                 </Anchor>

@@ -115,7 +115,7 @@ export default function Job({ name }: { name: string }) {
     onSuccess: () => queries.invalidateQueries({ queryKey: ["job", name] }),
   });
   const job = found.data;
-  useDocumentTitle(`${job ? visible(job.name) : texts.jobs.title} · Holdfast`);
+  useDocumentTitle(`${job ? visible(job.name) : texts.jobs.title} · Forestay`);
   if (job === undefined) return found.isError ? <ProblemBox problem={found.error} /> : <Loader size="sm" aria-label={texts.app.loading} />;
   const may = operator || (submitter && job.owner === subject);
   const verbs = [

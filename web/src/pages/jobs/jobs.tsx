@@ -23,13 +23,13 @@ interface View {
 export default function Jobs() {
   const texts = useTexts();
   const [search, setSearch] = useSearchParams();
-  const [views, setViews] = useLocalStorage<View[]>({ key: "holdfast-job-views", defaultValue: [] });
+  const [views, setViews] = useLocalStorage<View[]>({ key: "forestay-job-views", defaultValue: [] });
   const [saving, setSaving] = useState("");
   const state = search.get("state");
   const typed = search.get("name") ?? "";
   const [name] = useDebouncedValue(typed, 300);
   const owner = search.get("owner") ?? "";
-  useDocumentTitle(`${texts.jobs.title} · Holdfast`);
+  useDocumentTitle(`${texts.jobs.title} · Forestay`);
   const narrow = { name: name ? [name] : undefined, owner: owner ? [owner] : undefined };
   const counts = useQuery({
     queryKey: ["job-counts", name, owner],

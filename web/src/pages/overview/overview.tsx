@@ -145,7 +145,7 @@ export default function Overview() {
   const texts = useTexts();
   const words = texts.overview;
   const span = useSpan();
-  useDocumentTitle(`${words.title} · Holdfast`);
+  useDocumentTitle(`${words.title} · Forestay`);
   const found = useQuery({
     queryKey: ["overview", span],
     queryFn: () => told(api.GET("/v1/overview", { params: { query: { span } } })),

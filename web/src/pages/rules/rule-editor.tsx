@@ -83,7 +83,7 @@ export function RuleEditor({ level, name, incident }: Given) {
       told(
         api.POST("/v1/incidents/{incident}/exlet", {
           params: { path: { incident: incident.id } },
-          body: kept ? { exlet: kept, text: "" } : { exlet: "", text: JSON.stringify({ holdfast: 1, name: "drawn", description, steps }) },
+          body: kept ? { exlet: kept, text: "" } : { exlet: "", text: JSON.stringify({ forestay: 1, name: "drawn", description, steps }) },
         }),
       ),
     // Not waited for: what was done is told at once, however long it takes to read the incident again.

@@ -123,7 +123,7 @@ export default function Rules() {
   const { level = "domain", name = "house" } = useParams<{ level?: string; name?: string }>();
   const [search] = useSearchParams();
   const from = search.get("from");
-  useDocumentTitle(`${texts.rules.title} · Holdfast`);
+  useDocumentTitle(`${texts.rules.title} · Forestay`);
   if (from !== null) return <Written level={level} name={name} from={from} key={from} />;
   return (
     <Stack gap="sm" maw={1500}>

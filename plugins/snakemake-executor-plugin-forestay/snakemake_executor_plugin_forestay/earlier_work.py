@@ -1,0 +1,68 @@
+"""What a job of an earlier run does, told from what it was asked to do, so that no two jobs write the same files at once.
+
+A *place* is what a job makes: one folder's outputs. *Work* is how it makes them: the rule, its inputs as they are on the disk, its parameters, and
+the Snakefile. The job of an earlier run with the same place and the same work is the very job that Snakemake asks for; with other work it is in the way.
+"""
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
+
+_NOT_WORK = ("jobid", "groupid", "resources", "threads", "local")
+"""Differ from run to run, or from attempt to attempt, of the same work."""
+
+
+def folder_name(notes: Path) -> str:
+    """Names the folder of a flow: by a number that it keeps among Snakemake's own notes, since other machines may have a folder of that path."""
+    place = notes / "forestay-folder"
+    try:
+        with place.open("x", encoding="utf-8") as file:
+            file.write(uuid.uuid4().hex)
+    except FileExistsError:
+        pass
+    # With the path, for a folder that was copied with all its notes.
+    return _digest([place.read_text(encoding="utf-8"), os.path.realpath(os.getcwd())])
+
+
+def place_of(job: JobExecutorInterface) -> str:
+    """Names what a job makes; a job without outputs goes by its name."""
+    made = sorted(str(one) for one in job.output)
+    return _digest(made or [job.name, *map(str, job.get_target_spec())])
+
+
+def work_of(job: JobExecutorInterface, snakefile: str) -> str:
+    """Names how it is made."""
+    known = {name: value for name, value in properties_of(job).items() if name not in _NOT_WORK}
+    spec = sorted(str(one) for one in job.get_target_spec())
+    return _digest([known, spec, _content(snakefile), [_version(one) for one in sorted(map(str, job.input))]])
+
+
+def properties_of(job: JobExecutorInterface) -> dict[str, Any]:
+    """What Snakemake tells of a job; it tells it as JSON."""
+    told: Any = job.properties()
+    return dict(json.loads(told) if isinstance(told, str) else told)
+
+
+def _version(path: str) -> list[object]:
+    try:
+        about = os.stat(path)
+    except OSError:
+        return [path]
+    return [path, about.st_size, about.st_mtime_ns]
+
+
+def _content(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return path
+
+
+def _digest(parts: Iterable[object]) -> str:
+    return hashlib.sha256(json.dumps(list(parts), sort_keys=True, default=str).encode()).hexdigest()[:32]

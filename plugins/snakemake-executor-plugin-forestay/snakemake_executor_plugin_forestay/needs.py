@@ -1,0 +1,35 @@
+"""What a job needs, from the names that Snakemake's rules use, those of its Slurm plugin among them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
+
+from forestay.client.api.answers import ResourcesJson
+
+MB = 1_000_000
+MINUTE = 60
+
+
+def needs(job: JobExecutorInterface) -> ResourcesJson:
+    """Of a group: what Snakemake has worked out for all its jobs together."""
+    known: Mapping[str, Any] = job.resources
+    cpus = _amount(known.get("cpus_per_task")) or max(1, int(job.threads))
+    found: ResourcesJson = {"cpus": cpus}
+    memory = _amount(known.get("mem_mb"), MB) or cpus * _amount(known.get("mem_mb_per_cpu"), MB)
+    if memory:
+        found["memory"] = memory
+    if disk := _amount(known.get("disk_mb"), MB):
+        found["disk"] = disk
+    if wall := _amount(known.get("runtime"), MINUTE):
+        found["wall"] = wall
+    if gpus := _amount(known.get("gpu", known.get("gpus"))):
+        found["gpus"] = gpus
+    return found
+
+
+def _amount(said: object, unit: int = 1) -> int:
+    """A number of units, or 0: what is no positive number says nothing."""
+    if isinstance(said, int | float) and not isinstance(said, bool) and said > 0:
+        return max(1, int(said * unit))
+    return 0

@@ -1,0 +1,166 @@
+"""Conditions by cel-expr-python. Control plane only: its wheels want a newer libc than old compute nodes have.
+
+Three habits of the library that this file answers for:
+
+- An evaluation's error comes back as a value that is a text, and so looks true; some errors are raised instead. Only the values true
+  and false are taken.
+- It has no fields that may be null. So each text is checked against types that know which fields may be null, and run against types
+  that leave these open.
+- `has()` of a field is the field itself, not whether it is there. It is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cel_expr_python import cel  # type: ignore[import-untyped]
+from cel_expr_python.ext import ext_math, ext_strings  # type: ignore[import-untyped]
+
+from forestay.domain.rules.condition import MAX_PATTERN_BYTES, Erred, Evaluate, check_bounds
+from forestay.domain.rules.context import BY_NAME, FIELDS, Context, Kind
+from forestay.ports.rules.conditions import Problem
+
+MOST_KEPT = 200_000
+"""Compiled texts that are kept, over all rule sets; the oldest go first."""
+
+_TYPES: Mapping[Kind, Any] = {
+    Kind.INT: cel.Type.INT,
+    Kind.NUMBER: cel.Type.DOUBLE,
+    Kind.TEXT: cel.Type.STRING,
+    Kind.TRUTH: cel.Type.BOOL,
+    Kind.TEXTS: cel.Type.List(cel.Type.STRING),
+    Kind.WORDS: cel.Type.Map(cel.Type.STRING, cel.Type.STRING),
+    Kind.DATA: cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
+    Kind.RECORDS: cel.Type.List(cel.Type.Map(cel.Type.STRING, cel.Type.DYN)),
+}
+_NULLABLE: Mapping[Kind, Any] = {
+    Kind.INT: cel.Type("google.protobuf.Int64Value"),
+    Kind.NUMBER: cel.Type("google.protobuf.DoubleValue"),
+}
+
+_PLACE = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
+_HAS = re.compile(r"\bhas\s*\(\s*([A-Za-z_][\w.]*)\s*\)")
+_MATCHES = re.compile(r"""\bmatches\s*\(\s*[rR]?("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""")
+_CODE = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
+
+
+def _environment(*, checking: bool) -> Any:
+    types = {
+        field.name: (_NULLABLE[field.kind] if checking else cel.Type.DYN) if field.optional else _TYPES[field.kind]
+        for field in FIELDS
+    }
+    return cel.NewEnv(variables=types, extensions=[ext_strings.ExtStrings(), ext_math.ExtMath()])
+
+
+class CelConditions:
+    """Fills the port `Conditions`."""
+
+    def __init__(self) -> None:
+        self._checking = _environment(checking=True)
+        self._running = _environment(checking=False)
+        self._compiled: dict[str, Any] = {}
+        self._used: dict[str, None] = {}
+        """The fields that any compiled text names: no others are handed over, since that takes most of a decision's time."""
+        self._refused: dict[str, tuple[Problem, ...]] = {}
+
+    def compile(self, text: str) -> tuple[Problem, ...]:
+        if text in self._compiled:
+            return ()
+        known = self._refused.get(text)
+        if known is not None:
+            return known
+        problems = tuple(self._problems(text))
+        if problems:
+            _keep(self._refused, text, problems)
+        return problems
+
+    def over(self, context: Context) -> Evaluate:
+        compiled = self._compiled
+        activation: Any = None
+        handed = -1
+
+        def evaluate(text: str) -> bool | Erred:
+            nonlocal activation, handed
+            expression = compiled.get(text)
+            if expression is None:
+                problems = self.compile(text)
+                if problems:
+                    return Erred(f"it does not compile: {problems[0]}")
+                expression = compiled[text]
+            try:
+                if handed != len(self._used):
+                    handed = len(self._used)
+                    activation = self._running.Activation({name: context[name] for name in self._used})
+                answer = expression.eval(activation=activation)
+                value = answer.value()
+            except (RuntimeError, ValueError, TypeError, OverflowError, MemoryError, KeyError) as error:
+                return Erred(_said(error))
+            # The singletons: an error's text, a number or a list is neither.
+            if value is True or value is False:
+                return value
+            if answer.type() == cel.Type.ERROR:
+                return Erred(_CODE.sub("", str(value)))
+            return Erred(f"it gave {answer.type().name()}, no truth value")
+
+        return evaluate
+
+    def _problems(self, text: str) -> list[Problem]:
+        wrong = [Problem(0, 0, message) for message in check_bounds(text)]
+        if wrong:
+            return wrong
+        for match in _HAS.finditer(text):
+            if match.group(1) in BY_NAME:
+                line, column = _place(text, match.start())
+                name = match.group(1)
+                advice = f"compare it with null: {name} != null" if BY_NAME[name].optional else "it is always there"
+                wrong.append(Problem(line, column, f"has() asks for members of maps; {name} is a field: {advice}"))
+        for match in _MATCHES.finditer(text):
+            if len(match.group(1).encode()) - 2 > MAX_PATTERN_BYTES:
+                line, column = _place(text, match.start(1))
+                wrong.append(Problem(line, column, f"the pattern is longer than {MAX_PATTERN_BYTES} bytes"))
+        try:
+            checked = self._checking.compile(text)
+        except (RuntimeError, ValueError) as error:
+            return wrong + _told(error)
+        if checked.return_type() != cel.Type.BOOL:
+            wrong.append(Problem(1, 1, f"a condition gives bool; this gives {checked.return_type().name().lower()}"))
+        if not wrong:
+            try:
+                _keep(self._compiled, text, self._running.compile(text))
+                self._used.update(dict.fromkeys(_named_in(text)))
+            except (RuntimeError, ValueError) as error:
+                return _told(error)
+        return wrong
+
+
+def _named_in(text: str) -> list[str]:
+    """The fields that a text may name: never too few, perhaps too many."""
+    if "//" in text or "`" in text:
+        return list(BY_NAME)
+    bare = "".join(text.split())
+    return [name for name in BY_NAME if name in bare]
+
+
+def _keep(kept: dict[str, Any], text: str, value: Any) -> None:
+    while len(kept) >= MOST_KEPT:
+        kept.pop(next(iter(kept)))
+    kept[text] = value
+
+
+def _place(text: str, at: int) -> tuple[int, int]:
+    return text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
+
+
+def _told(error: Exception) -> list[Problem]:
+    found = [
+        Problem(max(0, int(line)), max(0, int(column)), _CODE.sub("", said.removesuffix(" (in container '')")))
+        for line, column, said in _PLACE.findall(str(error))
+    ]
+    return found or [Problem(0, 0, _said(error))]
+
+
+def _said(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return _CODE.sub("", _CODE.sub("", lines[0])) if lines else type(error).__name__

@@ -1,0 +1,112 @@
+"""Tries texts from outside in a process that can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from forestay.domain.rules.condition import Erred, check_bounds
+from forestay.domain.rules.context import Context
+from forestay.ports.errors import Transient
+from forestay.ports.rules.conditions import Problem, Trial
+
+START = 60.0
+WALL = 5.0
+"""Seconds for one answer. The limit is on the CPU, and the kernel keeps it; this is for a process that is stopped or swapped out."""
+
+
+class CelSandbox:
+    """Fills the port `Trying`. The process is started when it is first needed, and again after it was lost."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: SimpleQueue[bytes] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._asked = 0
+        self.killed = 0
+        """How many texts used a process up."""
+
+    async def try_out(self, text: str, contexts: Sequence[Context] = ()) -> Trial:
+        return await asyncio.to_thread(self.try_now, text, contexts)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.end)
+
+    def try_now(self, text: str, contexts: Sequence[Context] = ()) -> Trial:
+        """The same for callers without a loop."""
+        wrong = check_bounds(text)
+        if wrong:
+            return Trial(tuple(Problem(0, 0, message) for message in wrong))
+        with self._lock:
+            fresh = self._process is None
+            process = self._started()
+            self._asked += 1
+            request = {"id": self._asked, "text": text, "contexts": [dict(one) for one in contexts]}
+            try:
+                assert process.stdin is not None  # noqa: S101
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                process.stdin.flush()
+                return self._answer(START if fresh else WALL)
+            except (OSError, Empty) as error:
+                self._lose()
+                raise Transient("the process that tries conditions does not answer") from error
+
+    def end(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._lose()
+
+    def _answer(self, wait: float) -> Trial:
+        while True:
+            line = self._answers.get(timeout=wait)
+            if not line:
+                raise Empty
+            told: dict[str, Any] = json.loads(line)
+            if "died" in told:
+                self.killed += 1
+                return Trial((Problem(0, 0, f"it was stopped: {told['died']}"),))
+            if told["id"] == self._asked:
+                return Trial(
+                    tuple(Problem(*one) for one in told["problems"]),
+                    tuple(Erred(one["erred"]) if isinstance(one, dict) else one for one in told.get("answers", ())),
+                )
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._lose()
+            self._answers = SimpleQueue()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "forestay.adapters.cel.sandboxed"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            threading.Thread(target=_read, args=(self._process, self._answers), daemon=True).start()
+        return self._process
+
+    def _lose(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            # Its fork sees the end of the requests and goes; then it goes itself.
+            with suppress(OSError):
+                process.stdin.close()
+        try:
+            process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _read(process: subprocess.Popen[bytes], answers: SimpleQueue[bytes]) -> None:
+    if process.stdout is None:
+        return
+    with process.stdout:
+        for line in process.stdout:
+            answers.put(line)
+    answers.put(b"")

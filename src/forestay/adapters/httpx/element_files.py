@@ -1,0 +1,66 @@
+"""Files on storage elements that speak HTTP, S3 by signed addresses among them. The operator named them, so their hosts are the list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import httpx
+
+from forestay.adapters.httpx.guarded import bounded, guarded_client
+from forestay.domain.jobs.outbound import Outbound
+from forestay.ports.errors import Permanent, Transient
+
+SECONDS = 30.0
+GONE = (404, 410)
+
+
+class HttpElementFiles:
+    """Fills `ports.data.storage.ElementFiles`."""
+
+    def __init__(self, allowed: Outbound) -> None:
+        self._allowed = allowed
+
+    async def read(self, place: str, most: int) -> bytes | None:
+        status, content = await self._call("GET", place, most)
+        if status in GONE:
+            return None
+        if status != 200:
+            raise _trouble(place, status)
+        return content
+
+    async def remove(self, place: str) -> bool:
+        status, _ = await self._call("DELETE", place, 1 << 16)
+        if status in GONE:
+            return False
+        if not 200 <= status < 300:
+            raise _trouble(place, status)
+        return True
+
+    async def folders(self, place: str) -> Sequence[str]:
+        raise Permanent(f"{_host(place)}: folders are not listed by HTTP")
+
+    async def clear(self, place: str) -> int:
+        raise Permanent(f"{_host(place)}: folders are not cleared by HTTP")
+
+    async def _call(self, method: str, place: str, most: int) -> tuple[int, bytes]:
+        try:
+            async with (
+                asyncio.timeout(SECONDS),
+                guarded_client(self._allowed) as client,
+                client.stream(method, place, headers={"Accept-Encoding": "identity"}) as answer,
+            ):
+                return answer.status_code, await bounded(answer, most, raw=True)
+        except ValueError as error:
+            raise Permanent(f"{_host(place)}: it has {error}") from error
+        except (TimeoutError, httpx.HTTPError, OSError) as error:
+            raise Transient(f"no answer from {_host(place)}: {type(error).__name__}") from error
+
+
+def _trouble(place: str, status: int) -> Transient:
+    """In words without the address: it may be signed."""
+    return Transient(f"{_host(place)} answered {status}")
+
+
+def _host(place: str) -> str:
+    return httpx.URL(place).host

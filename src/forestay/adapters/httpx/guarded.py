@@ -1,0 +1,98 @@
+"""The one way out: calls go to hosts that are listed, to the very address that was looked at, and are led nowhere else.
+
+A name is looked up once for each connection, every address that it stands for must be allowed, and that address is connected to under the name's
+own certificate. No redirect is followed, no proxy of the environment asked, no cookie kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from forestay.adapters.private_file import must_be_private
+from forestay.domain.jobs.outbound import Outbound
+from forestay.ports.errors import Permanent, Transient
+
+
+class PinnedTransport(httpx.AsyncHTTPTransport):
+    """Looks a host up itself, and connects to what it found."""
+
+    def __init__(self, allowed: Outbound, **options: Any) -> None:
+        super().__init__(trust_env=False, **options)
+        self._allowed = allowed
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        # As the library itself understands the address: no other reading of it decides where the call goes.
+        url, host = request.url, request.url.raw_host.decode("ascii")
+        if why := self._allowed.refuses(host):
+            raise Permanent(why)
+        port = url.port or (443 if url.scheme == "https" else 80)
+        address = await resolved(self._allowed, host, port)
+        request.url = url.copy_with(host=f"[{address}]" if ":" in address else address)
+        request.extensions = {**request.extensions, "sni_hostname": host}
+        return await super().handle_async_request(request)
+
+
+def guarded_client(
+    allowed: Outbound,
+    *,
+    seconds: float | None = None,
+    connect: float | None = None,
+    verify: ssl.SSLContext | None = None,
+    keep: bool = False,
+) -> httpx.AsyncClient:
+    """A client for these hosts alone. `seconds` bound each wait; whoever calls bounds the whole. `keep`: connections are used again, for one host only."""
+    # Kept connections are told apart by their address, and two names may share one.
+    limits = httpx.Limits(max_keepalive_connections=4 if keep else 0)
+    transport = PinnedTransport(allowed, verify=verify or certificates(), limits=limits)
+    timeout = httpx.Timeout(seconds, connect=connect or seconds)
+    return httpx.AsyncClient(transport=transport, follow_redirects=False, trust_env=False, timeout=timeout)
+
+
+async def resolved(allowed: Outbound, host: str, port: int) -> str:
+    """The address of an allowed host; `Permanent` if it is one that the host may not have."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise Transient(f"host {host} could not be resolved") from error
+    addresses = [str(one[4][0]) for one in found]
+    private = allowed.may_be_private(host)
+    for address in addresses:
+        if not private and not ipaddress.ip_address(address).is_global:
+            raise Permanent(f"host {host} resolves to {address}, which is not a public address")
+    return addresses[0]
+
+
+async def bounded(answer: httpx.Response, most: int, *, raw: bool = False) -> bytes:
+    """What was answered, up to so many bytes; `ValueError` if there is more. `raw`: as it came over the wire."""
+    content = bytearray()
+    async for piece in answer.aiter_raw() if raw else answer.aiter_bytes():
+        content += piece
+        if len(content) > most:
+            raise ValueError(f"more than {most} bytes")
+    return bytes(content)
+
+
+@cache
+def certificates() -> ssl.SSLContext:
+    """Whom to trust; read once, since that takes longer than a call."""
+    return httpx.create_ssl_context()
+
+
+def certificates_with(ca: Path | None = None, certificate: Path | None = None) -> ssl.SSLContext:
+    """Whom to trust, if not whom everybody does, and what is shown to servers that ask for a certificate: a file with one and its key."""
+    if ca is None and certificate is None:
+        return certificates()
+    context = ssl.create_default_context(cafile=None if ca is None else str(ca))
+    if certificate is not None:
+        must_be_private(certificate, "it holds a key")
+        context.load_cert_chain(certificate)
+    return context

@@ -1,0 +1,128 @@
+"""Speaks the Workflow Execution Service to other domains: only allowed hosts, every resolved address checked, no redirects, bounded in time and size."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+import orjson
+
+from forestay.adapters.httpx.guarded import bounded, guarded_client
+from forestay.domain.jobs.outbound import Outbound
+from forestay.domain.peers.peer import Peer
+from forestay.formats.ga4gh.peer_offer import stamp_from_tags
+from forestay.ports.errors import Conflict, NotFound, Permanent, Transient
+from forestay.ports.peers.peer import Caller, PeerRun, PeerTokens, Renewed, Said
+
+WES = "/ga4gh/wes/v1"
+STAMP = "Forestay-Stamp"
+SECONDS = 5.0
+CONNECT_SECONDS = 2.0
+WHOLE = 30.0
+"""Seconds for an answer to its end, however slowly it comes."""
+MAX_ANSWER = 32 << 20
+MAX_OUTPUTS = 65_536
+"""Bytes of what a run gave back: a case carries it."""
+_LATER = frozenset({401, 403, 404, 408, 425, 429})
+"""Refusals that the peer's administrator can mend, or time; also of a server that is being set up."""
+
+
+class HttpxPeerCalls:
+    """Fills `ports.peers.peer.PeerCalls`."""
+
+    def __init__(self, tokens: PeerTokens, allowed: Outbound, verify: ssl.SSLContext | None = None) -> None:
+        """`verify`: whom to trust, and what is shown to peers that ask for a certificate; None: whom everybody does, and nothing."""
+        self._tokens = tokens
+        self._allowed = allowed
+        self._verify = verify
+
+    async def hello(self, peer: Peer, who: Caller) -> Said:
+        answer = await self._ask(peer, who, "GET", f"{WES}/service-info")
+        tags = answer.get("tags")
+        told = {str(name): str(value)[:10_000] for name, value in tags.items()} if isinstance(tags, dict) else {}
+        stamp = stamp_from_tags(told)
+        if not stamp:
+            raise Permanent(f"{peer.name} gives no stamps: it is no Forestay, or an old one")
+        return Said(stamp, told)
+
+    async def send(
+        self, peer: Peer, who: Caller, *, key: str, flow: str, params: Mapping[str, object], stamp: int
+    ) -> str:
+        form = {
+            "workflow_type": "FORESTAY",
+            "workflow_type_version": "1",
+            "workflow_url": "flow.yaml",
+            "workflow_params": orjson.dumps(dict(params)).decode(),
+            "tags": orjson.dumps({"forestay.for": who.subject[:200]}).decode(),
+        }
+        headers = {"Idempotency-Key": key, STAMP: str(stamp)}
+        files = [("workflow_attachment", ("flow.yaml", flow.encode()))]
+        answer = await self._ask(peer, who, "POST", f"{WES}/runs", data=form, files=files, headers=headers)
+        run = answer.get("run_id")
+        if not isinstance(run, str) or not 0 < len(run) <= 200:
+            raise Transient(f"{peer.name} took a run and gave no id for it")
+        return run
+
+    async def renew(self, peer: Peer, who: Caller, runs: Sequence[str], *, stamp: int) -> Renewed:
+        body = {"stamp": stamp, "runs": list(runs)}
+        answer = await self._ask(peer, who, "POST", "/v1/peering/renew", json=body)
+        told = answer.get("runs")
+        if not isinstance(told, dict) or not isinstance(answer.get("stamp"), int):
+            raise Transient(f"{peer.name} answered a renewal with something else")
+        return Renewed(answer["stamp"], {str(run): _run(one) for run, one in told.items() if isinstance(one, dict)})
+
+    async def cancel(self, peer: Peer, who: Caller, run: str) -> None:
+        await self._ask(peer, who, "POST", f"{WES}/runs/{quote(run, safe='')}/cancel", missing=True)
+
+    async def goodbye(self, peer: Peer, who: Caller) -> None:
+        await self._ask(peer, who, "POST", "/v1/peering/goodbye", json={})
+
+    async def _ask(
+        self, peer: Peer, who: Caller, method: str, path: str, *, missing: bool = False, **more: Any
+    ) -> dict[str, Any]:
+        if why := self._allowed.check(peer.url):
+            raise Permanent(f"{peer.name}: {why}")
+        parts = urlsplit(peer.url)
+        host = parts.hostname or ""
+        if parts.scheme != "https" and not self._allowed.may_be_private(host):
+            raise Permanent(f"{peer.name}: a token goes over the net by https only")
+        headers = {"Authorization": f"Bearer {self._tokens.make(peer.key, who)}"}
+        headers |= more.pop("headers", {})
+        try:
+            async with (
+                asyncio.timeout(WHOLE),
+                guarded_client(self._allowed, seconds=SECONDS, connect=CONNECT_SECONDS, verify=self._verify) as client,
+                client.stream(method, peer.url + path, headers=headers, **more) as answer,
+            ):
+                content = await bounded(answer, MAX_ANSWER)
+        except ValueError as error:
+            raise Transient(f"{peer.name} answered with {error}") from error
+        except (TimeoutError, httpx.HTTPError, OSError) as error:
+            raise Transient(f"no answer from {peer.name}: {type(error).__name__}") from error
+        if missing and answer.status_code == httpx.codes.NOT_FOUND:
+            raise NotFound(f"{peer.name} knows no such run")
+        if not answer.is_success:
+            said = " ".join(content[:300].decode(errors="replace").split())
+            words = f"{peer.name} answered {answer.status_code}: {said}"
+            if answer.status_code == httpx.codes.CONFLICT:
+                raise Conflict(words)
+            unsure = answer.status_code in _LATER or answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
+            raise (Transient if unsure else Permanent)(words)
+        try:
+            read = orjson.loads(content)
+        except orjson.JSONDecodeError as error:
+            raise Transient(f"{peer.name} answered with no JSON") from error
+        return read if isinstance(read, dict) else {}
+
+
+def _run(told: Mapping[str, Any]) -> PeerRun:
+    outputs = told.get("outputs")
+    outputs = outputs if isinstance(outputs, dict) else {}
+    state, reason = str(told.get("state", "")), str(told.get("reason", ""))[:1000]
+    if len(orjson.dumps(outputs)) > MAX_OUTPUTS:
+        return PeerRun("EXECUTOR_ERROR", {}, f"what it gave back has more than {MAX_OUTPUTS} bytes")
+    return PeerRun(state, outputs, reason, stopped=told.get("stopped") is True)

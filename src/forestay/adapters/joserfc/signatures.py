@@ -1,0 +1,104 @@
+"""Signatures of a provider's tokens: only by algorithms with public keys, only by keys that the provider shows."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
+
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+from forestay.ports.errors import Transient
+from forestay.ports.operations.identity import BadToken
+from forestay.ports.operations.provider import Head, Keys
+
+ALGORITHMS = frozenset(
+    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
+)
+"""All that may be allowed. None of them takes a key that is also public for a secret."""
+TYPES = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
+"""What a token may call itself: others, such as that of a log-out, say something else."""
+LONGEST_NAME = 256
+MOST_KEYS = 64
+SMALLEST_RSA = 2048
+_KINDS: Mapping[str, type[RSAKey | ECKey | OKPKey]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
+_NOT_THEIRS = "the token is not one of the provider's"
+
+
+class ProviderKeys:
+    """Fills `ports.operations.provider.Keys`."""
+
+    def __init__(self, keys: Mapping[str, RSAKey | ECKey | OKPKey]) -> None:
+        self._keys = keys
+
+    def has(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def get(self, name: str) -> RSAKey | ECKey | OKPKey | None:
+        if not name:
+            return next(iter(self._keys.values())) if len(self._keys) == 1 else None
+        return self._keys.get(name)
+
+
+class JoseSignatures:
+    """Fills `ports.operations.provider.Signatures`."""
+
+    def __init__(self, algorithms: frozenset[str]) -> None:
+        self._algorithms = sorted(algorithms & ALGORITHMS)
+
+    def keys(self, document: Mapping[str, object]) -> ProviderKeys:
+        listed = document.get("keys")
+        found = {}
+        for one in listed[:MOST_KEYS] if isinstance(listed, list) else ():
+            key = _key(one)
+            if key is not None:
+                found[str(one.get("kid", ""))] = key
+        if not found:
+            raise Transient("the provider shows no key that could sign a token")
+        return ProviderKeys(found)
+
+    def head(self, token: str) -> Head:
+        try:
+            first = token.split(".", 1)[0]
+            read = json.loads(urlsafe_b64decode(first + "=" * (-len(first) % 4)))
+            head = Head(read.get("alg", ""), read.get("kid", ""))
+            kind = read.get("typ", "")
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise BadToken(_NOT_THEIRS) from error
+        if not all(isinstance(one, str) and len(one) <= LONGEST_NAME for one in (*head, kind)):
+            raise BadToken(_NOT_THEIRS)
+        if kind.lower() not in TYPES:
+            raise BadToken("the token is of another kind")
+        return head
+
+    def claims(self, token: str, keys: Keys) -> Mapping[str, object]:
+        head = self.head(token)
+        if head.algorithm not in self._algorithms:
+            raise BadToken("the token is signed in a way that is not allowed")
+        key = keys.get(head.key) if isinstance(keys, ProviderKeys) else None
+        if key is None:
+            raise BadToken("the token is signed by a key that the provider does not show")
+        try:
+            # By this very key: keys and addresses of keys in a token's head are not looked at.
+            return jwt.decode(token, key, algorithms=self._algorithms).claims
+        except (JoseError, ValueError, TypeError, RecursionError) as error:
+            raise BadToken(_NOT_THEIRS) from error
+
+
+def _key(one: object) -> RSAKey | ECKey | OKPKey | None:
+    """A key that may check signatures; anything else is as if it were not there."""
+    if not isinstance(one, dict) or one.get("use", "sig") != "sig":
+        return None
+    kind = _KINDS.get(str(one.get("kty")))
+    if kind is None:
+        return None
+    try:
+        key = kind.import_key(one)
+        # What signs is nobody's but the provider's: a key that shows it is no key any more.
+        if key.is_private or (isinstance(key, RSAKey) and key.raw_value.key_size < SMALLEST_RSA):
+            return None
+    except (JoseError, ValueError, TypeError, KeyError):
+        return None
+    return key

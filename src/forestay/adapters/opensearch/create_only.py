@@ -1,0 +1,41 @@
+"""Documents that are written once: the first one under an id stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forestay.adapters.opensearch.cluster import Cluster, to_json, version_of
+from forestay.ports.errors import Transient
+from forestay.ports.jobs.job_store import Conflicted, Unknown, Written
+
+CONFIRMATIONS = 20
+"""Tries to confirm a document that stood already."""
+
+
+async def create(cluster: Cluster, kind: str, lines: Sequence[tuple[str, None, bytes]]) -> list[bool]:
+    """Create what is not there; what a conflict says is there is confirmed."""
+    results = await cluster.write(kind, lines) if lines else ()
+    unsure = [result.detail for result in results if isinstance(result, Unknown)]
+    if unsure:
+        raise Transient(f"{len(unsure)} {kind} may not be stored: {unsure[0]}")
+    standing = [line[0] for line, result in zip(lines, results, strict=True) if isinstance(result, Conflicted)]
+    await _confirm(cluster, kind, list(dict.fromkeys(standing)))
+    return [isinstance(result, Written) for result in results]
+
+
+async def _confirm(cluster: Cluster, kind: str, names: Sequence[str]) -> None:
+    """Write documents once more as they are, over the version that was read.
+
+    A create may conflict with a document that only a primary about to be replaced has: it would be rolled back. Once a
+    write over it is acknowledged it stays. Of a crowd that confirms the same one, one gets through at a time.
+    """
+    for _ in range(CONFIRMATIONS):
+        if not names:
+            return
+        hits = await cluster.get(kind, names)
+        if len(hits) < len(names):
+            raise Transient(f"some {kind} stood and cannot be read back; send them again")
+        lines = [(hit["_id"], version_of(hit), to_json(hit["_source"], f"{kind} {hit['_id']!r}")) for hit in hits]
+        results = await cluster.write(kind, lines)
+        names = [line[0] for line, result in zip(lines, results, strict=True) if not isinstance(result, Written)]
+    raise Transient(f"some {kind} stood and could not be confirmed; send them again")

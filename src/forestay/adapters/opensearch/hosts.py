@@ -1,0 +1,208 @@
+"""The hosts of one OpenSearch cluster, and which of them is asked.
+
+The client library's own pool is not used: it repeats requests, and a repeated version-checked write conflicts with
+itself. With its retries off it still hands out a dead host again and again. Here every request goes to one host;
+reads may go on to the next one, writes never do. A host that failed rests, and comes back by a probe of its own, so
+that no call is spent on finding out.
+
+Everything is sent by POST: the HTTP library silently repeats a PUT or a GET whose connection was closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import orjson
+from opensearchpy import AIOHttpConnection
+from opensearchpy.exceptions import ConnectionTimeout, OpenSearchException
+
+from forestay.adapters.opensearch.answers import host_failed, meaning
+from forestay.ports.errors import Permanent, Transient
+
+_FIRST_REST = 0.5
+_LONGEST_REST = 15.0
+_PROBE_TIMEOUT = 2.0
+_CONNECTIONS = 64
+_REPEATS_A_CALL = 0.1
+"""Of all calls so many may be repeats: a store that refuses every second one must not be asked half as often again."""
+_MOST_REPEATS = 20
+"""Saved up for a host that dies with calls under way."""
+_LINES = {"content-type": "application/x-ndjson"}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to get in. Certificates and keys are paths."""
+
+    user: str | None = None
+    password: str | None = None
+    ca_certs: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+
+
+class _Connection(AIOHttpConnection):
+    """The library's connection, silent: what failed is told once, by whoever asked, and without bodies."""
+
+    def log_request_success(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def log_request_fail(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+class _Host:
+    """One host and what we know of its health."""
+
+    def __init__(self, connection: _Connection) -> None:
+        self.connection = connection
+        self.well = True
+        self.rest = _FIRST_REST
+        self.until = 0.0
+        self.probe: asyncio.Task[None] | None = None
+
+    def failed(self, now: float) -> None:
+        if self.well:
+            self.well = False
+            self.rest = _FIRST_REST
+            self.until = now + self.rest
+
+    def still_failing(self, now: float) -> None:
+        self.rest = min(2 * self.rest, _LONGEST_REST)
+        self.until = now + self.rest
+
+
+class Hosts:
+    """Asks one host at a time, in turn among those that are well."""
+
+    def __init__(self, urls: Sequence[str], *, timeout: float, access: Access | None = None) -> None:
+        if not urls:
+            raise Permanent("no OpenSearch host is named")
+        self.timeout = timeout
+        self._hosts = [_Host(_connection(url, timeout, access or Access())) for url in urls]
+        self._turn = 0
+        self._repeats = float(_MOST_REPEATS)
+
+    async def close(self) -> None:
+        for host in self._hosts:
+            if host.probe is not None:
+                host.probe.cancel()
+                await asyncio.gather(host.probe, return_exceptions=True)
+                host.probe = None
+            await host.connection.close()
+
+    async def read(
+        self,
+        path: str,
+        body: object = None,
+        *,
+        method: str = "POST",
+        params: Mapping[str, str],
+        checking_setup: bool = False,
+    ) -> Any:
+        """Ask, and ask another host if one does not answer. What is asked for must be harmless to repeat."""
+        data = None if body is None else orjson.dumps(body)
+        tries = max(2, len(self._hosts))
+        for left in reversed(range(tries)):
+            host = self._choose()
+            try:
+                return await self._ask(host, method, path, data, params, None)
+            except OpenSearchException as error:
+                worth = host_failed(error) and left and not (isinstance(error, ConnectionTimeout) and self._alone)
+                if not worth or not self._may_repeat():
+                    raise meaning(error, path, checking_setup=checking_setup) from error
+        raise Transient("no host was asked")  # pragma: no cover - the loop returns or raises
+
+    async def write(self, path: str, lines: Any, params: Mapping[str, str]) -> Any:
+        """Send the lines of a bulk request to one host, once."""
+        try:
+            return await self._ask(self._choose(), "POST", path, lines, params, _LINES)
+        except OpenSearchException as error:
+            raise meaning(error, path) from error
+
+    def _may_repeat(self) -> bool:
+        if self._repeats < 1:
+            return False
+        self._repeats -= 1
+        return True
+
+    @property
+    def _alone(self) -> bool:
+        return len(self._hosts) == 1
+
+    def _choose(self) -> _Host:
+        hosts = self._hosts
+        if len(hosts) == 1:
+            return hosts[0]
+        now = asyncio.get_running_loop().time()
+        for host in hosts:
+            if not host.well and host.until <= now and host.probe is None:
+                host.probe = asyncio.create_task(self._probe(host))
+        for _ in hosts:
+            self._turn = (self._turn + 1) % len(hosts)
+            if hosts[self._turn].well:
+                break
+        else:
+            # All of them failed: go on asking in turn, one may be back.
+            self._turn = (self._turn + 1) % len(hosts)
+        return hosts[self._turn]
+
+    async def _ask(
+        self,
+        host: _Host,
+        method: str,
+        path: str,
+        data: Any,
+        params: Mapping[str, str],
+        headers: Mapping[str, str] | None,
+    ) -> Any:
+        self._repeats = min(_MOST_REPEATS, self._repeats + _REPEATS_A_CALL)
+        try:
+            _, _, text = await host.connection.perform_request(method, path, params, data, headers=headers)
+        except OpenSearchException as error:
+            if host_failed(error):
+                host.failed(asyncio.get_running_loop().time())
+            raise
+        host.well = True
+        try:
+            return orjson.loads(text) if text else None
+        except orjson.JSONDecodeError as error:
+            raise Transient(f"OpenSearch answered with something unreadable ({path})") from error
+
+    async def _probe(self, host: _Host) -> None:
+        """Ask a resting host whether it sees a cluster manager; one that is cut off does not."""
+        try:
+            _, _, text = await host.connection.perform_request(
+                "GET", "/_cluster/health", {"local": "true"}, timeout=_PROBE_TIMEOUT
+            )
+            host.well = bool(orjson.loads(text).get("discovered_cluster_manager"))
+        except (OpenSearchException, orjson.JSONDecodeError):
+            host.well = False
+        finally:
+            if not host.well:
+                host.still_failing(asyncio.get_running_loop().time())
+            host.probe = None
+
+
+def _connection(url: str, timeout: float, access: Access) -> _Connection:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Permanent("an OpenSearch host is written as http://name:port or https://name:port")
+    user = access.user or (unquote(parts.username) if parts.username else None)
+    password = access.password or (unquote(parts.password) if parts.password else None)
+    return _Connection(
+        host=parts.hostname,
+        port=parts.port or (443 if parts.scheme == "https" else 9200),
+        url_prefix=parts.path,
+        use_ssl=parts.scheme == "https",
+        timeout=timeout,  # type: ignore[arg-type]  # the library means any number of seconds
+        http_auth=(user, password or "") if user else None,
+        maxsize=_CONNECTIONS,
+        ca_certs=access.ca_certs,
+        client_cert=access.client_cert,
+        client_key=access.client_key,
+    )

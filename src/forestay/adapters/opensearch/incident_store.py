@@ -1,0 +1,225 @@
+"""Incidents, in the same cluster as the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import structlog
+
+from forestay.adapters.opensearch.cluster import Cluster, to_json, version_of
+from forestay.adapters.opensearch.create_only import create
+from forestay.adapters.opensearch.queries import cursor_at, cursor_place, tally_from, tally_of
+from forestay.domain.exceptions.incidents.inbox import Pile, asks_second
+from forestay.domain.exceptions.incidents.incident import (
+    MAX_DOCUMENT,
+    Decision,
+    Incident,
+    IncidentState,
+    Standing,
+    StepRecord,
+    decision_id,
+)
+from forestay.formats.rules.incident_json import from_document, to_document
+from forestay.formats.text.readable import Readable
+from forestay.ports.errors import Permanent, Unreadable
+from forestay.ports.exceptions.incident_store import (
+    COUNT_FIELDS,
+    MAX_FOUND,
+    MAX_PILES,
+    SORT_FIELDS,
+    IncidentPage,
+    IncidentQuery,
+    StoredStanding,
+    tally_bounds,
+)
+from forestay.ports.jobs.job_store import MAX_PAGE, Version, WriteResult
+
+_log = structlog.get_logger(__name__)
+_Paper = TypeVar("_Paper", Incident, Decision, StepRecord)
+_PILED = ("state", "second", "group", "cause", "owner")
+
+
+class OpenSearchIncidentStore:
+    """Fills the port `IncidentStore`. The job store opens and closes the cluster that both share."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
+
+    async def add_incidents(self, incidents: Sequence[tuple[Incident, Standing]]) -> Sequence[bool]:
+        places = {one.id: _bytes(one, one.id) for _, one in reversed(incidents)}
+        added = await self._add([(one.id, one.id, one) for one, _ in incidents])
+        await create(self._cluster, "standings", [(name, None, body) for name, body in places.items()])
+        return added
+
+    async def get_incidents(self, ids: Sequence[str]) -> Mapping[str, Incident]:
+        return {one.id: one for one in await self._get(Incident, ids)}
+
+    async def get_standings(self, ids: Sequence[str]) -> Mapping[str, StoredStanding]:
+        hits = ((hit["_id"], hit) for hit in await self._cluster.get("standings", ids))
+        read, spoilt = self.readable.split(hits, _stored)
+        if spoilt:
+            raise Unreadable(spoilt, "where incidents stand")
+        return {stored.standing.id: stored for stored in read}
+
+    async def put_standings(self, standings: Sequence[tuple[Standing, Version]]) -> Sequence[WriteResult]:
+        lines = [(one.id, expected, _bytes(one, one.id)) for one, expected in standings]
+        return await self._cluster.write("standings", lines) if lines else ()
+
+    async def find(
+        self, query: IncidentQuery, *, sort: str = "-at", limit: int = 100, cursor: str | None = None
+    ) -> IncidentPage:
+        field, order = sort.removeprefix("-"), "desc" if sort.startswith("-") else "asc"
+        if field not in SORT_FIELDS:
+            raise Permanent(f"incidents are not sorted by {field!r}")
+        if not 1 <= limit <= MAX_FOUND:
+            raise Permanent(f"a page has 1 to {MAX_FOUND} incidents, not {limit}")
+        body: dict[str, Any] = {
+            "query": _query(query),
+            "sort": [{field: {"order": order, "missing": "_last"}}, {"id": {"order": order}}],
+            "size": limit + 1,
+            "seq_no_primary_term": True,
+            "track_total_hits": False,
+        }
+        if cursor is not None:
+            body["search_after"] = cursor_place(cursor, sort, numbers=True)
+        hits = (await self._cluster.search("standings", body))["hits"]["hits"]
+        more = cursor_at(sort, hits[limit - 1]["sort"]) if len(hits) > limit else None
+        return IncidentPage(self.readable.each(((hit["_id"], hit) for hit in hits[:limit]), _stored), more)
+
+    async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
+        if by not in COUNT_FIELDS:
+            raise Permanent(f"incidents are not counted by {by!r}")
+        order = [{"_count": "desc"}, {"_key": "asc"}]
+        terms = {"by": {"terms": {"field": by, "size": MAX_FOUND, "order": order}}}
+        body = {"query": _query(query), "size": 0, "track_total_hits": False, "aggs": terms}
+        answer = await self._cluster.search("standings", body)
+        return {str(one["key"]): one["doc_count"] for one in answer["aggregations"]["by"]["buckets"]}
+
+    async def piles(self, query: IncidentQuery) -> Sequence[Pile]:
+        kept = [{name: {"terms": {"field": name, "missing_bucket": True}}} for name in _PILED]
+        first = {"size": 1, "sort": [{"at": "asc"}, {"id": "asc"}], "_source": ["id", "at"]}
+        aggs = {"cost": {"sum": {"field": "core_seconds"}}, "oldest": {"top_hits": first}}
+        found: list[Pile] = []
+        after: dict[str, Any] = {}
+        while len(found) < MAX_PILES:
+            composite = {"size": MAX_FOUND, "sources": kept} | after
+            body = {"query": _query(query), "size": 0, "track_total_hits": False}
+            body["aggs"] = {"piles": {"composite": composite, "aggs": aggs}}
+            answer = (await self._cluster.search("standings", body))["aggregations"]["piles"]
+            found += [_pile(one) for one in answer["buckets"]]
+            if len(answer["buckets"]) < MAX_FOUND:
+                break
+            after = {"after": answer["after_key"]}
+        return found
+
+    async def tally(self, query: IncidentQuery, *, step: int, by: str) -> Sequence[Mapping[str, int]]:
+        since, steps = tally_bounds(query, step, by)
+        body = tally_of(_query(query), "at", since, step, by)
+        return tally_from(await self._cluster.search("standings", body), since, step, steps)
+
+    async def add_decisions(self, decisions: Sequence[Decision]) -> Sequence[bool]:
+        return await self._add([(one.id, one.incident, one) for one in decisions])
+
+    async def get_decision(self, incident: str, n: int) -> Decision | None:
+        found = await self._get(Decision, [decision_id(incident, n)])
+        return found[0] if found else None
+
+    async def get_decisions(self, names: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Decision]:
+        found = await self._get(Decision, [decision_id(*one) for one in names])
+        return {(one.incident, one.n): one for one in found}
+
+    async def decisions_of(self, incidents: Sequence[str]) -> Sequence[Decision]:
+        filters = [{"terms": {"incident": list(incidents)}}, {"term": {"kind": Decision.__name__}}]
+        body = {"query": {"bool": {"filter": filters}}, "size": MAX_PAGE, "track_total_hits": False}
+        answer = await self._cluster.search("papers", body)
+        return self._read(Decision, answer["hits"]["hits"])[0]
+
+    async def decisions(self, incident: str) -> Sequence[Decision]:
+        return sorted(await self._of(Decision, incident), key=lambda one: one.n)
+
+    async def add_steps(self, steps: Sequence[StepRecord]) -> Sequence[bool]:
+        return await self._add([(one.id, one.incident, one) for one in steps])
+
+    async def get_steps(self, ids: Sequence[str]) -> Mapping[str, StepRecord]:
+        return {one.id: one for one in await self._get(StepRecord, ids)}
+
+    async def steps(self, incident: str) -> Sequence[StepRecord]:
+        return sorted(await self._of(StepRecord, incident), key=lambda one: (one.n, one.step, one.mark))
+
+    async def _add(self, wanted: Sequence[tuple[str, str, Incident | Decision | StepRecord]]) -> Sequence[bool]:
+        lines: list[tuple[str, None, bytes]] = []
+        for name, incident, document in wanted:
+            kind = type(document)
+            around = {"incident": incident, "kind": kind.__name__, "body": to_document(document)}
+            lines.append((_key(kind, name), None, _bounded(to_json(around, name), name)))
+        return await create(self._cluster, "papers", lines)
+
+    async def _get(self, kind: type[_Paper], ids: Sequence[str]) -> list[_Paper]:
+        hits = await self._cluster.get("papers", [_key(kind, one) for one in ids])
+        read, spoilt = self._read(kind, hits)
+        if spoilt:
+            raise Unreadable(spoilt, f"documents of the kind {kind.__name__}")
+        return read
+
+    async def _of(self, kind: type[_Paper], incident: str) -> list[_Paper]:
+        filters = [{"term": {"incident": incident}}, {"term": {"kind": kind.__name__}}]
+        body = {"query": {"bool": {"filter": filters}}, "size": MAX_PAGE, "track_total_hits": False}
+        answer = await self._cluster.search("papers", body)
+        return self._read(kind, answer["hits"]["hits"])[0]
+
+    def _read(self, kind: type[_Paper], hits: Sequence[Mapping[str, Any]]) -> tuple[list[_Paper], list[str]]:
+        """What can be read, and the names, as callers give them, of what cannot."""
+        named = ((hit["_id"].removeprefix(f"{kind.__name__}:"), hit) for hit in hits)
+        return self.readable.split(named, lambda hit: from_document(kind, hit["_source"]["body"]))
+
+
+def _key(kind: type[object], name: str) -> str:
+    """Incidents, decisions and steps share an index; their ids could be the same."""
+    return f"{kind.__name__}:{name}"
+
+
+def _bytes(standing: Standing, what: str) -> bytes:
+    return _bounded(to_json(to_document(standing) | {"second": asks_second(standing)}, what), what)
+
+
+def _pile(bucket: Mapping[str, Any]) -> Pile:
+    key, first = bucket["key"], bucket["oldest"]["hits"]["hits"][0]["_source"]
+    return Pile(
+        IncidentState(key["state"]),
+        bool(key["second"]),
+        key["group"] or "",
+        key["cause"] or "",
+        key["owner"] or "",
+        bucket["doc_count"],
+        round(bucket["cost"]["value"]),
+        first["id"],
+        first["at"],
+    )
+
+
+def _bounded(body: bytes, what: str) -> bytes:
+    if len(body) > MAX_DOCUMENT:
+        raise Permanent(f"{what[:80]!r} has {len(body)} bytes as JSON; at most {MAX_DOCUMENT} are possible")
+    return body
+
+
+def _stored(hit: Mapping[str, Any]) -> StoredStanding:
+    return StoredStanding(from_document(Standing, hit["_source"]), version_of(hit))
+
+
+def _query(query: IncidentQuery) -> dict[str, Any]:
+    filters: list[dict[str, Any]] = [{"term": {name: value}} for name, value in query.texts().items()]
+    if query.states:
+        filters.append({"terms": {"state": sorted(state.value for state in query.states)}})
+    if query.jobs:
+        filters.append({"terms": {"job": sorted(query.jobs)}})
+    happened = {name: bound for name, bound in (("gte", query.since), ("lt", query.until)) if bound is not None}
+    if happened:
+        filters.append({"range": {"at": happened}})
+    if query.changed is not None:
+        filters.append({"range": {"changed": {"gte": query.changed}}})
+    if query.due is not None:
+        filters.append({"range": {"due": {"lte": query.due}}})
+    return {"bool": {"filter": filters}} if filters else {"match_all": {}}

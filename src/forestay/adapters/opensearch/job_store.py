@@ -1,0 +1,165 @@
+"""The job store in OpenSearch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from forestay.adapters.opensearch.cluster import Cluster, to_json, version_of
+from forestay.adapters.opensearch.create_only import create
+from forestay.adapters.opensearch.hosts import Access
+from forestay.adapters.opensearch.indexes import LABEL_FIELD
+from forestay.adapters.opensearch.queries import (
+    counting,
+    counts_from,
+    cursor_at,
+    label_pair,
+    page_of,
+    tally_from,
+    tallying,
+)
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.jobs.specification import Specification
+from forestay.formats.jobs.job_json import job_from_json, job_to_json, specification_from_json, specification_to_json
+from forestay.formats.text.readable import Readable
+from forestay.ports.errors import Unreadable
+from forestay.ports.jobs.job_store import (
+    MAX_PAGE,
+    Change,
+    JobQuery,
+    Page,
+    Record,
+    Stored,
+    WriteResult,
+)
+
+_log = structlog.get_logger(__name__)
+
+
+class OpenSearchJobStore:
+    """Fills the port `JobStore`."""
+
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        *,
+        prefix: str = "forestay",
+        replicas: int = 0,
+        shards: int = 1,
+        wait_for_active_shards: str | int = 1,
+        timeout: float = 5.0,
+        access: Access | None = None,
+    ) -> None:
+        self.cluster = Cluster(
+            hosts,
+            prefix=prefix,
+            replicas=replicas,
+            shards=shards,
+            wait_for_active_shards=wait_for_active_shards,
+            timeout=timeout,
+            access=access,
+        )
+        self.readable = Readable(lambda job, why: _log.error("a job's document cannot be read", job=job, why=why))
+
+    async def open(self) -> None:
+        await self.cluster.open()
+
+    async def close(self) -> None:
+        await self.cluster.close()
+
+    async def write(self, changes: Sequence[Change]) -> Sequence[WriteResult]:
+        if not changes:
+            return ()
+        lines = [(change.document.id, change.expected, _to_bytes(change.document)) for change in changes]
+        return await self.cluster.write("jobs", lines)
+
+    async def get(self, jobs: Sequence[str]) -> Mapping[str, Stored]:
+        hits = ((hit["_id"], hit) for hit in await self.cluster.get("jobs", jobs))
+        read, spoilt = self.readable.split(hits, _stored)
+        if spoilt:
+            raise Unreadable(spoilt, "the documents of jobs")
+        return {stored.document.id: stored for stored in read}
+
+    async def search(
+        self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
+    ) -> Page:
+        answer = await self.cluster.search("jobs", page_of(query, sort, limit, cursor))
+        hits = answer["hits"]["hits"]
+        following = cursor_at(sort, hits[limit - 1]["sort"]) if len(hits) > limit else None
+        return Page(self.readable.each(((hit["_id"], hit) for hit in hits[:limit]), _stored), following)
+
+    async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
+        return counts_from(await self.cluster.search("jobs", counting(query, by)))
+
+    async def tally(self, query: JobQuery, *, over: str, step: int, by: str) -> Sequence[Mapping[str, int]]:
+        body, steps = tallying(query, over, step, by)
+        return tally_from(await self.cluster.search("jobs", body), query.at_least[over], step, steps)
+
+    async def remove(self, jobs: Sequence[Stored]) -> int:
+        if not jobs:
+            return 0
+        await self.cluster.remove_by("records", "job", [one.document.id for one in jobs])
+        return await self.cluster.remove_at("jobs", [(one.document.id, one.version) for one in jobs])
+
+    async def put_specifications(self, specifications: Sequence[Specification]) -> None:
+        lines = [
+            (one.id, None, to_json(specification_to_json(one), f"specification {one.id!r}")) for one in specifications
+        ]
+        await create(self.cluster, "specifications", lines)
+
+    async def get_specifications(self, ids: Sequence[str]) -> Mapping[str, Specification]:
+        hits = await self.cluster.get("specifications", ids)
+        return {hit["_id"]: specification_from_json(hit["_source"]) for hit in hits}
+
+    async def add_records(self, records: Sequence[Record]) -> Sequence[bool]:
+        lines = [(record.id, None, to_json(record._asdict(), f"record {record.id!r}")) for record in records]
+        return await create(self.cluster, "records", lines)
+
+    async def get_record(self, record: str) -> Record | None:
+        hits = await self.cluster.get("records", [record])
+        return _record(hits[0]["_source"]) if hits else None
+
+    async def find_records(
+        self,
+        *,
+        kind: str | None = None,
+        job: str | None = None,
+        tenant: str | None = None,
+        since: int | None = None,
+        newest_first: bool = False,
+        limit: int = 1000,
+    ) -> Sequence[Record]:
+        wanted = {"kind": kind, "job": job, "tenant": tenant}
+        filters: list[dict[str, Any]] = [{"term": {name: value}} for name, value in wanted.items() if value is not None]
+        if since is not None:
+            filters.append({"range": {"at": {"gte": since}}})
+        body = {
+            "query": {"bool": {"filter": filters}},
+            "sort": [{"at": {"order": "desc" if newest_first else "asc"}}, {"id": {"order": "asc"}}],
+            "size": min(limit, MAX_PAGE),
+            "track_total_hits": False,
+        }
+        answer = await self.cluster.search("records", body)
+        return [_record(hit["_source"]) for hit in answer["hits"]["hits"]]
+
+    async def refresh(self, *, only_jobs: bool = False) -> None:
+        await self.cluster.refresh(*(("jobs",) if only_jobs else ()))
+
+
+def _to_bytes(document: JobDocument) -> bytes:
+    stored = job_to_json(document)
+    if document.labels:
+        stored[LABEL_FIELD] = [label_pair(key, value) for key, value in document.labels.items()]
+    return to_json(stored, f"job {document.id!r}")
+
+
+def _stored(hit: Mapping[str, Any]) -> Stored:
+    source = hit["_source"]
+    source.pop(LABEL_FIELD, None)
+    return Stored(job_from_json(source), version_of(hit))
+
+
+def _record(source: Mapping[str, Any]) -> Record:
+    return Record(source["id"], source["tenant"], source["kind"], source["job"], source["at"], source["body"])

@@ -1,0 +1,40 @@
+"""Slips, in the same cluster as the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from forestay.adapters.opensearch.cluster import Cluster, to_json, version_of
+from forestay.ports.documents import Slip, StoredSlip
+from forestay.ports.jobs.job_store import MAX_PAGE, Version, WriteResult
+
+
+class OpenSearchSlipStore:
+    """Fills the port `SlipStore`. The job store opens and closes the cluster that both share."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def put(self, slips: Sequence[tuple[Slip, Version | None]]) -> Sequence[WriteResult]:
+        lines = [(slip.id, expected, to_json(slip._asdict(), f"slip {slip.id!r}")) for slip, expected in slips]
+        return await self._cluster.write("slips", lines) if lines else ()
+
+    async def get(self, slips: Sequence[str]) -> Mapping[str, StoredSlip]:
+        return {hit["_id"]: _stored(hit) for hit in await self._cluster.get("slips", slips)}
+
+    async def find(self, kind: str) -> Sequence[StoredSlip]:
+        body = {
+            "query": {"bool": {"filter": [{"term": {"kind": kind}}]}},
+            "sort": [{"id": {"order": "asc"}}],
+            "size": MAX_PAGE,
+            "seq_no_primary_term": True,
+            "track_total_hits": False,
+        }
+        answer = await self._cluster.search("slips", body)
+        return [_stored(hit) for hit in answer["hits"]["hits"]]
+
+
+def _stored(hit: Mapping[str, Any]) -> StoredSlip:
+    source = hit["_source"]
+    return StoredSlip(Slip(source["id"], source["tenant"], source["kind"], source["body"]), version_of(hit))

@@ -1,0 +1,46 @@
+"""Files that hold a secret are their owner's alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from forestay.ports.errors import Permanent
+
+
+def open_to_others(path: Path) -> bool:
+    """Whether anyone but its owner may read or change a file."""
+    return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+
+
+def must_be_private(path: Path, why: str) -> None:
+    """`Permanent`, with what to do, if a file can be read by others; `why` that is bad."""
+    if open_to_others(path):
+        raise Permanent(f"{path} can be read by others: {why}. Run: chmod 600 {path}")
+
+
+def make_private(path: Path, text: str) -> None:
+    """Make such a file unless there is one. Of two processes that make it at once the first one's stays, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    _write_new(made, text)
+    try:
+        with suppress(FileExistsError):
+            path.hardlink_to(made)
+    finally:
+        made.unlink()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, from its first moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    _write_new(path, text + "\n")
+
+
+def _write_new(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)

@@ -1,0 +1,143 @@
+"""What squeue and sacct say, line by line, and how the two are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from forestay.adapters.slurm.words import TOLD_BY_NODE, exit_of, nodes_of, seconds_of, state_of
+from forestay.domain.sites.batch import FORGOTTEN, OVER, SILENT, BatchJob, BatchOutcome, BatchState, ended_event
+
+QUEUE_FIELDS = "JobID:|,State:|,Reason:|,NodeList:|,exit_code:|,RestartCnt:|,StartTime:|,EndTime:|,Name:"
+"""The name last: it is the only one that a person chooses, and may hold a bar."""
+ACCOUNTING_FIELDS = "JobIDRaw,State,Reason,NodeList,ExitCode,Start,End,JobName"
+_NO_REASON = frozenset({"", "None", "(null)"})
+
+
+def read_queue(text: str) -> dict[str, BatchJob]:
+    """The jobs that the controller knows, by id."""
+    found: dict[str, BatchJob] = {}
+    for line in text.splitlines():
+        parts = line.split("|", 8)
+        if len(parts) != 9:
+            continue
+        job, word, reason, nodes, status, restarts, started, ended, name = parts
+        state, bare = state_of(word)
+        code, signal = exit_of(status) if state in OVER else (None, None)
+        outcome = BatchOutcome(
+            state,
+            word=bare,
+            reason="" if reason in _NO_REASON else reason,
+            exit_code=code,
+            signal=signal,
+            nodes=nodes_of(nodes),
+            restarts=int(restarts) if restarts.isdigit() else 0,
+            started=seconds_of(started) if state not in (BatchState.WAITING, BatchState.UNKNOWN) else None,
+            ended=seconds_of(ended) if state in OVER else None,
+        )
+        found[job] = BatchJob(job, name, outcome)
+    return found
+
+
+def read_accounting(text: str) -> dict[str, BatchJob]:
+    """The jobs that the accounting knows, by id: of one that was started anew the last start, with what became of those before."""
+    found: dict[str, BatchJob] = {}
+    for line in text.splitlines():
+        parts = line.split("|", 7)
+        if len(parts) != 8:
+            continue
+        job, word, reason, nodes, status, started, ended, name = parts
+        state, bare = state_of(word)
+        code, signal = exit_of(status) if state in OVER else (None, None)
+        by = word.partition(" ")[2]
+        outcome = BatchOutcome(
+            state,
+            word=bare,
+            reason=by if reason in _NO_REASON else reason,
+            exit_code=code,
+            signal=signal,
+            nodes=nodes_of(nodes),
+            started=seconds_of(started),
+            ended=seconds_of(ended) if state in OVER else None,
+        )
+        before = found.get(job)
+        if before is not None:
+            gone = before.outcome
+            outcome = replace(
+                outcome, restarts=gone.restarts + 1, node_events=(*gone.node_events, ended_event(gone))[-8:]
+            )
+        found[job] = BatchJob(job, name, outcome)
+    return found
+
+
+def joined(
+    queue: BatchOutcome | None, accounting: BatchOutcome | None, *, queue_answers: bool, accounting_answers: bool
+) -> BatchOutcome:
+    """One word out of two. The queue is newer; what it forgot only the accounting knows; an absence says nothing."""
+    if queue is not None and queue.state is not BatchState.UNKNOWN:
+        if accounting is None:
+            return queue
+        events = accounting.node_events
+        if queue.state is BatchState.WAITING and accounting.state in OVER:
+            # Queued again: the accounting hears of the new start only when it may begin, and still tells of the one before.
+            events = (*events, ended_event(accounting))[-8:]
+        return replace(
+            queue,
+            reason=queue.reason or (accounting.reason if accounting.state in OVER else ""),
+            nodes=queue.nodes or accounting.nodes,
+            restarts=max(queue.restarts, accounting.restarts),
+            node_events=events,
+        )
+    if accounting is not None:
+        if accounting.state in OVER:
+            return accounting
+        # Written when it began, and never closed: the queue would know whether it still runs.
+        why = "the queue no longer knows it" if queue_answers else "the queue does not answer"
+        return replace(accounting, state=BatchState.UNKNOWN, reason=f"{accounting.word} by the accounting; {why}")
+    if queue is not None:
+        return queue
+    return FORGOTTEN if queue_answers and accounting_answers else SILENT
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWord:
+    """What Slurm says of a node now."""
+
+    state: str
+    reason: str
+
+    @property
+    def unheard(self) -> bool:
+        """It is down, or does not respond (a star behind its state)."""
+        return self.state.endswith("*") or self.state.lower().startswith(("down", "fail", "powered_down"))
+
+    def __str__(self) -> str:
+        bare = self.state.rstrip("*").upper()
+        state = f"{bare} and not responding" if self.state.endswith("*") else bare
+        return f"{state} ({self.reason})" if self.reason else state
+
+
+def read_nodes(text: str) -> dict[str, NodeWord]:
+    """Nodes by name, from ``name|state|reason`` lines."""
+    found: dict[str, NodeWord] = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition("|")
+        state, _, reason = rest.partition("|")
+        if state:
+            found[name] = NodeWord(state, "" if reason == "none" else reason)
+    return found
+
+
+def with_nodes(outcome: BatchOutcome, nodes: Mapping[str, NodeWord]) -> BatchOutcome:
+    """The outcome with what is said of its nodes; an end that a node which is not heard cannot have confirmed is no end."""
+    unheard = [one for one in outcome.nodes if one in nodes and nodes[one].unheard]
+    if not unheard:
+        return outcome
+    events = (*outcome.node_events, *(f"{one}: {nodes[one]}" for one in unheard))[-8:]
+    lost = outcome.state is BatchState.ENDED and outcome.word not in TOLD_BY_NODE and outcome.started is not None
+    return replace(outcome, node_events=events, state=BatchState.LOST if lost else outcome.state)
+
+
+def oldest_first(jobs: Iterable[BatchJob]) -> tuple[BatchJob, ...]:
+    """By Slurm's ids, which count up."""
+    return tuple(sorted(jobs, key=lambda one: (len(one.id), one.id)))

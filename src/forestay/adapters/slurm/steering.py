@@ -1,0 +1,271 @@
+"""Fills `ports.sites.batch_steering.BatchSteering` with scontrol: a job that ended is queued again under its own id, as long as Slurm remembers it.
+
+What was done to a job stands in its comment, so that whoever repeats it after a crash sees that it is done.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from forestay.adapters.slurm.batch import SlurmBatch
+from forestay.adapters.slurm.words import nodes_of, one_line, said
+from forestay.domain.sites.batch import BatchId, slices
+from forestay.domain.sites.watched_job import JobDetails, JobIdentity, JobKind, several
+from forestay.ports.commands import Ran
+from forestay.ports.errors import Permanent, Transient
+
+MIB = 1 << 20
+MARK = "forestay:"
+HELD = ("JobHeldUser", "JobHeldAdmin", "job_requeued_in_held_state", "JobHoldMaxRequeue")
+NEVER = (
+    "presently disabled",  # it was submitted so that it is not run twice
+    "invalid job id",
+    "already finished",
+    "access/permission denied",
+    "job violates accounting",
+    "requested node configuration is not available",
+    "invalid",
+    "not permitted",
+)
+"""Refusals that stay."""
+IDENTITY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,HetJobID:|,UserID:"
+_FIELD = re.compile(r"(?:^| )([A-Za-z][A-Za-z_/:]*)=")
+_AMOUNT = re.compile(r"^([0-9.]+)([KMGTP]?)")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+_TIME = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSteering:
+    """One Slurm. Whoever runs it is an operator of it, or the user whose jobs they are."""
+
+    slurm: SlurmBatch
+
+    async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
+        found: dict[BatchId, JobIdentity] = {}
+        for some in slices(jobs):
+            ran = await self._run(
+                "squeue", "--noheader", "--states=all", f"--Format={IDENTITY_FIELDS}", f"--jobs={','.join(some)}"
+            )
+            if ran.code != 0 and not said(ran.err, ("invalid job id",)):
+                raise Transient(one_line(ran.err) or "squeue does not answer")
+            found |= read_identities(ran.out)
+            forgotten = [job for job in some if job not in found]
+            if forgotten:
+                ids = f"--jobs={','.join(forgotten)}"
+                ran = await self._run("sacct", "--noheader", "--parsable2", "-X", "--format=JobID,JobIDRaw,UID", ids)
+                found |= read_accounted_identities(ran.out) if ran.code == 0 else {}
+        return found
+
+    async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
+        found: dict[BatchId, JobDetails] = {}
+        for job in jobs:  # scontrol takes one id at a time
+            fields = await self._fields(job)
+            if fields is not None:
+                found[job] = _details(job, fields)
+        return found
+
+    async def peak_memory(self, job: BatchId) -> int | None:
+        ran = await self._run("sacct", "--noheader", "--parsable2", f"--jobs={job}", "--format=MaxRSS")
+        peaks = [amount for line in ran.out.splitlines() if (amount := _bytes(line)) is not None]
+        return max(peaks, default=None) if ran.code == 0 else None
+
+    async def allow_again(self, jobs: Collection[BatchId]) -> None:
+        for some in slices(jobs):
+            ran = await self._run(
+                "squeue", "--noheader", f"--Format=Requeue:|,{IDENTITY_FIELDS}", f"--jobs={','.join(some)}"
+            )
+            if ran.code != 0 and not said(ran.err, ("invalid job id",)):
+                raise Transient(one_line(ran.err) or "squeue does not answer")
+            lines = [line.partition("|") for line in ran.out.splitlines()]
+            identities = read_identities("\n".join(rest for _, _, rest in lines))
+            for job in some:
+                _refuse_several(job, identities[job].kind if job in identities else JobKind.SINGLE)
+            barred = [rest.partition("|")[0] for requeue, _, rest in lines if requeue == "0"]
+            if barred:
+                await self._do("update", f"JobId={','.join(barred)}", "Requeue=1")
+
+    async def hold(self, job: BatchId) -> None:
+        fields = await self._remembered(job)
+        if not _held(fields):
+            await self._do("requeuehold" if _over(fields) else "hold", job)
+
+    async def again(
+        self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str, avoid: Collection[str] = ()
+    ) -> None:
+        fields = await self._remembered(job)
+        marked = fields.get("Comment", "").endswith(MARK + mark)
+        if marked and not _held(fields):
+            return
+        if _over(fields):
+            await self._do("requeuehold", job)
+        if not marked:
+            comment = re.sub(rf"\s*{MARK}\S*$", "", fields.get("Comment", "").replace("(null)", ""))
+            words = [f"Comment={comment} {MARK}{mark}".replace("= ", "="), *_needs(fields, needs)]
+            words += await self._elsewhere(fields, avoid)
+            # Slurm lets a job that was queued again wait for two minutes by itself.
+            await self._do("update", f"JobId={job}", f"StartTime=now+{max(0, wait)}", *words)
+        await self._do("release", job)
+
+    async def cancel(self, job: BatchId) -> None:
+        _refuse_several(job, _kind(await self._fields(job) or {}))
+        await self.slurm.cancel([job])
+
+    async def _elsewhere(self, fields: Mapping[str, str], avoid: Collection[str]) -> list[str]:
+        """The word that keeps a job from nodes, with those that it keeps from already; none where too few others would be left.
+        A job whose user named its nodes stays with them."""
+        if not avoid or fields.get("ReqNodeList", "(null)") != "(null)":
+            return []
+        up = ["sinfo", "--noheader", "--Node", "--responding", "--states=idle,mixed,allocated,completing"]
+        ran = await self._run(*up, f"--partition={fields.get('Partition', '')}", "--format=%N")
+        before = fields.get("ExcNodeList", "(null)")
+        wanted = {*avoid, *(nodes_of(before) if before != "(null)" else ())}
+        every = set(ran.out.split())
+        left, least = len(every - wanted), fields.get("NumNodes", "1").partition("-")[0]
+        # So that what is to blame on many nodes does not take a whole partition away from a job.
+        if ran.code != 0 or 2 * left < len(every) or left < (int(least) if least.isdigit() else 1):
+            return []
+        return [f"ExcNodeList={','.join(sorted(wanted))}"]
+
+    async def _fields(self, job: BatchId) -> dict[str, str] | None:
+        ran = await self._run("scontrol", "--oneliner", "show", "job", job)
+        if ran.code == 0:
+            return _read(ran.out)
+        if said(ran.err + ran.out, ("invalid job id",)):
+            return None
+        raise Transient(one_line(ran.err or ran.out) or "scontrol does not answer")
+
+    async def _remembered(self, job: BatchId) -> dict[str, str]:
+        fields = await self._fields(job)
+        if fields is None:
+            raise Permanent("Slurm has forgotten the job (MinJobAge); it must be submitted again")
+        if fields.get("JobState") == "CANCELLED":  # meanwhile, perhaps
+            raise Permanent("somebody cancelled the job")
+        _refuse_several(job, _kind(fields))
+        return fields
+
+    async def _do(self, *words: str) -> None:
+        ran = await self._run("scontrol", *words)
+        if ran.code == 0:
+            return
+        text = one_line(ran.err or ran.out)
+        raise (Permanent if said(text, NEVER) else Transient)(text or f"scontrol ended with {ran.code}")
+
+    async def _run(self, *command: str) -> Ran:
+        return await self.slurm.run(command)
+
+
+def read_identities(text: str) -> dict[BatchId, JobIdentity]:
+    """From squeue's lines. The base id of an array is known by each of its elements."""
+    found: dict[BatchId, JobIdentity] = {}
+    for line in text.splitlines():
+        parts = [part.strip() for part in line.split("|")]
+        if len(parts) != 5:
+            continue
+        job, array, element, group, user = parts
+        owner = int(user) if user.isdigit() else None
+        if array != job or element != "N/A":
+            found |= dict.fromkeys((job, array), JobIdentity(JobKind.ARRAY, owner))
+        elif group not in ("N/A", "0", ""):
+            found |= dict.fromkeys((job, group), JobIdentity(JobKind.HETEROGENEOUS, owner))
+        else:
+            found.setdefault(job, JobIdentity(JobKind.SINGLE, owner))
+    return found
+
+
+def read_accounted_identities(text: str) -> dict[BatchId, JobIdentity]:
+    """From the accounting's lines, where an element of an array is called ``12_3`` and a part of a heterogeneous job ``12+1``."""
+    found: dict[BatchId, JobIdentity] = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition("|")
+        job, _, user = rest.partition("|")
+        owner = int(user) if user.isdigit() else None
+        if "_" in name:
+            found |= dict.fromkeys((job, name.partition("_")[0]), JobIdentity(JobKind.ARRAY, owner))
+        elif "+" in name:
+            found |= dict.fromkeys((job, name.partition("+")[0]), JobIdentity(JobKind.HETEROGENEOUS, owner))
+        elif job:
+            found.setdefault(job, JobIdentity(JobKind.SINGLE, owner))
+    return found
+
+
+def _kind(fields: Mapping[str, str]) -> JobKind:
+    if "ArrayJobId" in fields:
+        return JobKind.ARRAY
+    return JobKind.HETEROGENEOUS if "HetJobId" in fields else JobKind.SINGLE
+
+
+def _refuse_several(job: BatchId, kind: JobKind) -> None:
+    """`Permanent` for an id that stands for several jobs: an act on it would reach those that did not fail."""
+    why = several(job, kind)
+    if why:
+        raise Permanent(why)
+
+
+def _read(text: str) -> dict[str, str]:
+    """The fields of one line; a value ends where the next field begins."""
+    line = text.strip().splitlines()[0] if text.strip() else ""
+    places = list(_FIELD.finditer(line))
+    ends = [*(one.start() for one in places[1:]), len(line)]
+    found: dict[str, str] = {}
+    for place, end in zip(places, ends, strict=True):
+        found.setdefault(place[1], line[place.end() : end].strip())
+    return found
+
+
+def _details(job: BatchId, fields: Mapping[str, str]) -> JobDetails:
+    needs: dict[str, int] = {}
+    cpus = int(fields["NumCPUs"]) if fields.get("NumCPUs", "").isdigit() else 1
+    needs["cpus"] = cpus
+    each, node = _bytes(fields.get("MinMemoryCPU", "")), _bytes(fields.get("MinMemoryNode", ""))
+    if node or each:
+        needs["memory"] = node or (each or 0) * cpus
+    wall = _seconds(fields.get("TimeLimit", ""))
+    if wall is not None:
+        needs["wall"] = wall
+    mark = fields.get("Comment", "").rpartition(MARK)[2] if MARK in fields.get("Comment", "") else ""
+    logs = dict.fromkeys(fields[one] for one in ("StdErr", "StdOut") if fields.get(one, "").startswith("/"))
+    user = fields.get("UserId", "").partition("(")[0]
+    waiting = fields.get("JobState") == "PENDING"
+    requeue = fields.get("Requeue") != "0"
+    name = fields.get("JobName", "job")
+    return JobDetails(job, name, user, _held(fields), mark, needs, tuple(logs), waiting, requeue)
+
+
+def _needs(fields: Mapping[str, str], needs: Mapping[str, int]) -> list[str]:
+    """Changed needs as scontrol takes them."""
+    words = []
+    if "memory" in needs:
+        by_cpu = "MinMemoryCPU" in fields
+        cpus = int(fields.get("NumCPUs", "1")) if by_cpu else 1
+        words.append(f"{'MinMemoryCPU' if by_cpu else 'MinMemoryNode'}={-(-needs['memory'] // (cpus * MIB))}")
+    if "wall" in needs:
+        words.append(f"TimeLimit={-(-needs['wall'] // 60)}")
+    if "cpus" in needs:
+        words.append(f"NumCPUs={needs['cpus']}")
+    if "disk" in needs:
+        words.append(f"MinTmpDiskNode={-(-needs['disk'] // MIB)}")
+    return words
+
+
+def _held(fields: Mapping[str, str]) -> bool:
+    return fields.get("JobState") == "PENDING" and (fields.get("Reason") in HELD or fields.get("Priority") == "0")
+
+
+def _over(fields: Mapping[str, str]) -> bool:
+    return fields.get("JobState", "") not in ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED", "REQUEUED")
+
+
+def _bytes(text: str) -> int | None:
+    match = _AMOUNT.match(text.strip())
+    return int(float(match[1]) * _UNITS[match[2]]) if match else None
+
+
+def _seconds(text: str) -> int | None:
+    match = _TIME.match(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

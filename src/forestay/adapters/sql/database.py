@@ -1,0 +1,171 @@
+"""One database and its connections, shared by the stores that are kept in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Executable,
+    Inspector,
+    Table,
+    delete,
+    insert,
+    inspect,
+    make_url,
+    select,
+    text,
+    tuple_,
+    update,
+)
+
+from forestay.adapters.sql.dialects import Dialect, Postgres, Sqlite
+from forestay.adapters.sql.errors import translated
+from forestay.adapters.sql.rows import Row
+from forestay.adapters.sql.tables import ADDED, ADDED_INDEXES, LAYOUT, TAKEN, layout, metadata
+from forestay.ports.errors import Permanent
+
+ANSWER_SECONDS = 30.0
+"""How long an answer is waited for; after it a read is `Transient` and the outcome of a write unknown."""
+
+
+Value = TypeVar("Value")
+
+
+class SqlDatabase:
+    """A PostgreSQL database (`postgresql://…`) or a SQLite file (`sqlite:///…`)."""
+
+    def __init__(
+        self, url: str, *, schema: str | None = None, connections: int = 8, timeout: float = ANSWER_SECONDS
+    ) -> None:
+        """`schema` is for PostgreSQL alone, made where it is missing. SQLite has one connection more, to write."""
+        place = make_url(url)
+        name = place.get_backend_name()
+        self.dialect: Dialect
+        if name == "postgresql":
+            self.dialect = Postgres(place, schema, connections, timeout)
+        elif name == "sqlite" and place.database not in (None, "", ":memory:") and schema is None:
+            self.dialect = Sqlite(place, connections, timeout)
+        else:
+            raise Permanent("a SQL store is a PostgreSQL database or a SQLite file")
+        self._going_on: set[asyncio.Task[Any]] = set()
+        """What runs to its end although its caller went away."""
+
+    async def open(self) -> None:
+        """Make the tables where they are missing.
+
+        A store that lacks nothing is opened without the lock: else many processes that start at once would wait for each other.
+        """
+        with translated(checking_setup=True):
+            async with self.dialect.reader.connect() as connection:
+                number = await connection.run_sync(_number_if_complete)
+            if number != LAYOUT:
+                number = await self._make_tables()
+        if number is not None and number > TAKEN:
+            raise Permanent(f"the tables have layout {number}; this release knows {LAYOUT}")
+
+    async def _make_tables(self) -> int | None:
+        """Make and add what is missing; the layout that was there before, if there was one."""
+        async with self.dialect.writer.begin() as connection:
+            await self.dialect.begin_layout(connection)
+            await connection.run_sync(metadata.create_all)
+            number = (await connection.execute(select(layout.c.number))).scalar()
+            if number is None:
+                await connection.execute(insert(layout).values(number=LAYOUT))
+            elif number <= TAKEN:
+                await connection.run_sync(_grow)
+                await connection.execute(update(layout).values(number=LAYOUT))
+        return number
+
+    async def close(self) -> None:
+        if self._going_on:
+            await asyncio.wait(self._going_on)
+        await self.dialect.close()
+
+    async def rows(self, statement: Executable) -> Sequence[Row]:
+        """What a statement finds."""
+
+        async def find() -> Sequence[Row]:
+            async with self.dialect.reader.connect() as connection:
+                return (await connection.execute(statement)).all()
+
+        with translated():
+            return await self._unbroken(find())
+
+    async def run(self, statement: Executable) -> None:
+        """A statement that changes something, durable when this returns."""
+
+        async def change() -> None:
+            async with self.dialect.writer.begin() as connection:
+                await connection.execute(statement)
+
+        with translated():
+            await self._unbroken(change())
+
+    async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
+        """Create the rows whose ids are not there yet, and say which those were."""
+        return await self._unbroken(self.dialect.create(table, rows))
+
+    async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
+        """Create rows, and put others over the versions before theirs; says which took place."""
+        return await self._unbroken(self.dialect.write(table, creates, rewrites))
+
+    async def remove(self, table: Table, versions: Sequence[tuple[str, int]], beside: Column[Any]) -> int:
+        """Remove the rows that are at these versions, and those of another table that name them; how many went."""
+
+        async def change() -> int:
+            standing = tuple_(table.c.id, table.c.version).in_(versions)
+            async with self.dialect.writer.begin() as connection:
+                gone = (await connection.execute(delete(table).where(standing).returning(table.c.id))).scalars().all()
+                if gone:
+                    await connection.execute(delete(beside.table).where(self.dialect.any_of(beside, gone)))
+            return len(gone)
+
+        with translated():
+            return await self._unbroken(change())
+
+    async def _unbroken(self, work: Coroutine[Any, Any, Value]) -> Value:
+        """Carry work out to its end even if the caller is cancelled: a connection that is given up halfway is lost to the pool."""
+        task = asyncio.ensure_future(work)
+        self._going_on.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._going_on.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that nothing complains when the caller went away
+
+
+def _number_if_complete(connection: Connection) -> int | None:
+    """The layout of a store that has every table, column and index; None for one that lacks any."""
+    inspector = inspect(connection)
+    if not metadata.tables.keys() <= set(inspector.get_table_names()):
+        return None
+    tables = {table.name for table in metadata.sorted_tables for index in table.indexes if index.name in ADDED_INDEXES}
+    indexes = {index["name"] for name in tables for index in inspector.get_indexes(name)}
+    if _missing_columns(inspector) or not indexes >= ADDED_INDEXES:
+        return None
+    number: int | None = connection.execute(select(layout.c.number)).scalar()
+    return number
+
+
+def _missing_columns(inspector: Inspector) -> list[Column[Any]]:
+    """Columns that came after their tables, and are not there yet."""
+    tables = {column.table.name for column in ADDED}
+    there = {(name, column["name"]) for name in tables for column in inspector.get_columns(name)}
+    return [column for column in ADDED if (column.table.name, column.name) not in there]
+
+
+def _grow(connection: Connection) -> None:
+    """Add what came after these tables were made, also by a release before ours; inside the transaction that holds the lock."""
+    quote = connection.dialect.identifier_preparer.quote
+    for column in _missing_columns(inspect(connection)):
+        kind = column.type.compile(connection.dialect)
+        connection.execute(text(f"ALTER TABLE {column.table.name} ADD COLUMN {quote(column.name)} {kind}"))
+    for index in (one for table in metadata.sorted_tables for one in table.indexes):
+        if index.name in ADDED_INDEXES:
+            index.create(connection, checkfirst=True)

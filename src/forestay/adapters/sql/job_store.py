@@ -1,0 +1,188 @@
+"""The job store on PostgreSQL or SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import orjson
+import structlog
+from sqlalchemy import Executable, select
+
+from forestay.adapters.sql.database import ANSWER_SECONDS, SqlDatabase
+from forestay.adapters.sql.errors import VENDOR_ERRORS, meaning, translated
+from forestay.adapters.sql.rows import (
+    TERM,
+    Row,
+    body_of,
+    check_key,
+    escaped,
+    job_row,
+    new_rows,
+    stored_job,
+    to_json,
+    unescaped,
+)
+from forestay.adapters.sql.search import counts, in_steps, page, shown, tallies, write_cursor
+from forestay.adapters.sql.tables import jobs, records, specifications
+from forestay.domain.jobs.specification import Specification
+from forestay.formats.jobs.job_json import specification_from_json, specification_to_json
+from forestay.formats.text.readable import Readable
+from forestay.ports.errors import Unreadable
+from forestay.ports.jobs.job_store import (
+    Change,
+    Conflicted,
+    JobQuery,
+    Page,
+    Record,
+    Stored,
+    Unknown,
+    Version,
+    WriteResult,
+    Written,
+)
+
+_log = structlog.get_logger(__name__)
+_NOT_THERE = Conflicted("it is not at the expected version")
+
+
+class SqlJobStore:
+    """Fills the port `JobStore`."""
+
+    def __init__(
+        self, url: str, *, schema: str | None = None, connections: int = 8, timeout: float = ANSWER_SECONDS
+    ) -> None:
+        self.database = SqlDatabase(url, schema=schema, connections=connections, timeout=timeout)
+        self.readable = Readable(lambda job, why: _log.error("a job's document cannot be read", job=job, why=why))
+
+    async def open(self) -> None:
+        await self.database.open()
+
+    async def close(self) -> None:
+        await self.database.close()
+
+    async def write(self, changes: Sequence[Change]) -> Sequence[WriteResult]:
+        creates = new_rows(document for document, expected in changes if expected is None)
+        rewrites: list[Row] = []
+        for document, expected in changes:
+            if expected is None:
+                continue
+            if expected.term == TERM:
+                rewrites.append(job_row(document, expected.number + 1))
+        if not creates and not rewrites:
+            return [_NOT_THERE for _ in changes]
+        try:
+            done = await self.database.write(jobs, creates, rewrites)
+        except VENDOR_ERRORS as error:
+            return [Unknown(str(meaning(error)))] * len(changes)
+        return [_result(change, done) for change in changes]
+
+    async def get(self, jobs: Sequence[str]) -> Mapping[str, Stored]:
+        found = await self.database.rows(self._jobs_by_id(jobs))
+        rows = ((unescaped(job), (version, document)) for job, version, document in found)
+        read, spoilt = self.readable.split(rows, lambda row: stored_job(*row))
+        if spoilt:
+            raise Unreadable(spoilt, "the documents of jobs")
+        return {stored.document.id: stored for stored in read}
+
+    async def search(
+        self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
+    ) -> Page:
+        found = await self.database.rows(page(self.database.dialect, query, sort=sort, limit=limit, cursor=cursor))
+        more = None
+        if len(found) > limit:
+            _, _, value, job = found[limit - 1]
+            more = write_cursor(sort, value, job)
+        rows = ((unescaped(job), (version, document)) for version, document, _, job in found[:limit])
+        return Page(self.readable.each(rows, lambda row: stored_job(*row)), more)
+
+    async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
+        found = await self.database.rows(counts(self.database.dialect, query, by=by))
+        return {shown(value): many for value, many in found}
+
+    async def tally(self, query: JobQuery, *, over: str, step: int, by: str) -> Sequence[Mapping[str, int]]:
+        wanted, steps = tallies(self.database.dialect, query, over=over, step=step, by=by)
+        return in_steps(await self.database.rows(wanted), steps)
+
+    async def remove(self, jobs: Sequence[Stored]) -> int:
+        at = [(escaped(one.document.id), one.version.number) for one in jobs if one.version.term == TERM]
+        return await self._remove_at(at) if at else 0
+
+    async def put_specifications(self, specifications: Sequence[Specification]) -> None:
+        await self._create_specifications({one.id: one for one in specifications}.values())
+
+    async def get_specifications(self, ids: Sequence[str]) -> Mapping[str, Specification]:
+        wanted = self.database.dialect.any_of(specifications.c.id, [escaped(one) for one in ids])
+        found = await self.database.rows(select(specifications.c.document).where(wanted))
+        read = (specification_from_json(orjson.loads(document)) for (document,) in found)
+        return {one.id: one for one in read}
+
+    async def add_records(self, records: Sequence[Record]) -> Sequence[bool]:
+        first: dict[str, int] = {}
+        for place, record in enumerate(records):
+            first.setdefault(record.id, place)
+        added = await self._create_records([records[place] for place in first.values()])
+        return [first[record.id] == place and escaped(record.id) in added for place, record in enumerate(records)]
+
+    async def get_record(self, record: str) -> Record | None:
+        found = await self.database.rows(select(records).where(records.c.id == escaped(record)))
+        return _record(found[0]) if found else None
+
+    async def find_records(
+        self,
+        *,
+        kind: str | None = None,
+        job: str | None = None,
+        tenant: str | None = None,
+        since: int | None = None,
+        newest_first: bool = False,
+        limit: int = 1000,
+    ) -> Sequence[Record]:
+        wanted = select(records).limit(limit)
+        for place, value in ((records.c.kind, kind), (records.c.job, job), (records.c.tenant, tenant)):
+            if value is not None:
+                wanted = wanted.where(place == escaped(value))
+        if since is not None:
+            wanted = wanted.where(records.c.at >= since)
+        wanted = wanted.order_by(records.c.at.desc() if newest_first else records.c.at, records.c.id)
+        found = await self.database.rows(wanted)
+        return self.readable.each(((unescaped(row[0]), row) for row in found), _record)
+
+    async def refresh(self, *, only_jobs: bool = False) -> None:
+        """Nothing to do: what is acknowledged can be seen."""
+
+    def _jobs_by_id(self, ids: Sequence[str]) -> Executable:
+        wanted = self.database.dialect.any_of(jobs.c.id, [escaped(one) for one in ids])
+        return select(jobs.c.id, jobs.c.version, jobs.c.document).where(wanted)
+
+    async def _remove_at(self, versions: Sequence[tuple[str, int]]) -> int:
+        return await self.database.remove(jobs, versions, records.c.job)
+
+    async def _create_specifications(self, wanted: Iterable[Specification]) -> None:
+        rows = [(escaped(one.id), to_json(specification_to_json(one), f"specification {one.id!r}")) for one in wanted]
+        if rows:
+            with translated():
+                await self.database.create(specifications, rows)
+
+    async def _create_records(self, wanted: Sequence[Record]) -> set[str]:
+        rows: list[Row] = []
+        for one in wanted:
+            for key in (one.id, one.kind, one.job):
+                check_key(key, one.id)
+            body = to_json(one.body, f"record {one.id!r}")
+            rows.append((escaped(one.id), escaped(one.tenant), escaped(one.kind), escaped(one.job), one.at, body))
+        if not rows:
+            return set()
+        with translated():
+            return await self.database.create(records, rows)
+
+
+def _result(change: Change, done: set[str]) -> WriteResult:
+    document, expected = change
+    if escaped(document.id) not in done or (expected is not None and expected.term != TERM):
+        return _NOT_THERE
+    return Written(Version(1 if expected is None else expected.number + 1, TERM))
+
+
+def _record(row: Row) -> Record:
+    name, tenant, kind, job, at, body = row
+    return Record(unescaped(name), unescaped(tenant), unescaped(kind), unescaped(job), at, body_of(body))

@@ -1,0 +1,76 @@
+"""Pilots and sheets of beats on PostgreSQL or SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+import structlog
+from sqlalchemy import delete, select
+
+from forestay.adapters.sql.database import SqlDatabase
+from forestay.adapters.sql.errors import VENDOR_ERRORS, meaning
+from forestay.adapters.sql.rows import TERM, check_key, escaped, to_json, unescaped
+from forestay.adapters.sql.tables import pilots, sheets
+from forestay.domain.pilots.pilot import BeatSheet, Pilot
+from forestay.formats.jobs.pilot_json import pilot_from_json, pilot_to_json, sheet_from_json, sheet_to_json
+from forestay.formats.text.readable import Readable
+from forestay.ports.jobs.job_store import Conflicted, Unknown, Version, WriteResult, Written
+from forestay.ports.pilots.pilot_store import StoredPilot
+
+_log = structlog.get_logger(__name__)
+MAX_PILOTS = 10_000
+
+
+class SqlPilotStore:
+    """Fills the port `PilotStore`, in the database of the job store, which opens and closes it."""
+
+    def __init__(self, database: SqlDatabase) -> None:
+        self.database = database
+        self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
+
+    async def put_pilot(self, pilot: Pilot, expected: Version | None) -> WriteResult:
+        if expected is not None and expected.term != TERM:
+            return Conflicted("a version of another store")
+        version = 1 if expected is None else expected.number + 1
+        check_key(pilot.id, pilot.id)
+        body = to_json(pilot_to_json(pilot), f"pilot {pilot.id!r}")
+        row = (escaped(pilot.id), version, escaped(pilot.tenant), pilot.state.value, pilot.registered, body)
+        creates, rewrites = ((row,), ()) if expected is None else ((), (row,))
+        try:
+            done = await self.database.write(pilots, creates, rewrites)
+        except VENDOR_ERRORS as error:
+            return Unknown(str(meaning(error)))
+        return Written(Version(version, TERM)) if done else Conflicted("it is not at the expected version")
+
+    async def get_pilot(self, pilot: str) -> StoredPilot | None:
+        wanted = select(pilots.c.version, pilots.c.document).where(pilots.c.id == escaped(pilot))
+        for version, document in await self.database.rows(wanted):
+            return StoredPilot(pilot_from_json(orjson.loads(document)), Version(version, TERM))
+        return None
+
+    async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
+        wanted = (
+            select(pilots.c.id, pilots.c.document).order_by(pilots.c.registered.desc(), pilots.c.id).limit(MAX_PILOTS)
+        )
+        if tenant is not None:
+            wanted = wanted.where(pilots.c.tenant == escaped(tenant))
+        if state is not None:
+            wanted = wanted.where(pilots.c.state == escaped(state))
+        rows = ((unescaped(name), document) for name, document in await self.database.rows(wanted))
+        return self.readable.each(rows, lambda document: pilot_from_json(orjson.loads(document)))
+
+    async def put_sheet(self, sheet: BeatSheet) -> None:
+        check_key(sheet.server, sheet.server)
+        row = (escaped(sheet.server), sheet.bucket, to_json(sheet_to_json(sheet), f"the sheet of {sheet.server!r}"))
+        await self.database.run(self.database.dialect.upsert(sheets, row))
+
+    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[BeatSheet]:
+        asked = select(sheets.c.document).order_by(sheets.c.server, sheets.c.bucket)
+        if but_of:
+            asked = asked.where(sheets.c.server != escaped(but_of))
+        found = await self.database.rows(asked)
+        return [sheet_from_json(orjson.loads(document)) for (document,) in found]
+
+    async def drop_sheets(self, server: str) -> None:
+        await self.database.run(delete(sheets).where(sheets.c.server == escaped(server)))

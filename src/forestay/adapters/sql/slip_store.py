@@ -1,0 +1,79 @@
+"""Slips on PostgreSQL or SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+from sqlalchemy import select
+
+from forestay.adapters.sql.database import SqlDatabase
+from forestay.adapters.sql.errors import VENDOR_ERRORS, meaning
+from forestay.adapters.sql.rows import TERM, Row, body_of, check_key, escaped, to_json, unescaped
+from forestay.adapters.sql.tables import slips
+from forestay.formats.text.readable import Readable
+from forestay.ports.documents import Slip, StoredSlip
+from forestay.ports.errors import Unreadable
+from forestay.ports.jobs.job_store import MAX_PAGE, Conflicted, Unknown, Version, WriteResult, Written
+
+_log = structlog.get_logger(__name__)
+
+
+class SqlSlipStore:
+    """Fills the port `SlipStore`, in the database of the job store, which opens and closes it."""
+
+    def __init__(self, database: SqlDatabase) -> None:
+        self.database = database
+        self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
+
+    async def put(self, slips: Sequence[tuple[Slip, Version | None]]) -> Sequence[WriteResult]:
+        return await self._put(slips)
+
+    async def _put(self, wanted: Sequence[tuple[Slip, Version | None]]) -> Sequence[WriteResult]:
+        creates: list[Row] = []
+        rewrites: list[Row] = []
+        for slip, expected in wanted:
+            check_key(slip.id, slip.id)
+            body = to_json(slip.body, f"slip {slip.id!r}")
+            row = (escaped(slip.id), _next(expected), escaped(slip.tenant), escaped(slip.kind), body)
+            if expected is None:
+                creates.append(row)
+            elif expected.term == TERM:
+                rewrites.append(row)
+        if not creates and not rewrites:
+            return [Conflicted("a version of another store") for _ in wanted]
+        try:
+            done = await self.database.write(slips, creates, rewrites)
+        except VENDOR_ERRORS as error:
+            return [Unknown(str(meaning(error)))] * len(wanted)
+        return [
+            Written(Version(_next(expected), TERM))
+            if escaped(slip.id) in done and (expected is None or expected.term == TERM)
+            else Conflicted("it is not at the expected version")
+            for slip, expected in wanted
+        ]
+
+    async def get(self, slips: Sequence[str]) -> Mapping[str, StoredSlip]:
+        found = await self._read(slips)
+        return {one.slip.id: one for one in found}
+
+    async def _read(self, names: Sequence[str]) -> Sequence[StoredSlip]:
+        wanted = self.database.dialect.any_of(slips.c.id, [escaped(one) for one in names])
+        rows = ((unescaped(row[0]), row) for row in await self.database.rows(select(slips).where(wanted)))
+        read, spoilt = self.readable.split(rows, _stored)
+        if spoilt:
+            raise Unreadable(spoilt, "slips")
+        return read
+
+    async def find(self, kind: str) -> Sequence[StoredSlip]:
+        wanted = select(slips).where(slips.c.kind == escaped(kind)).order_by(slips.c.id).limit(MAX_PAGE)
+        return self.readable.each(((unescaped(row[0]), row) for row in await self.database.rows(wanted)), _stored)
+
+
+def _next(expected: Version | None) -> int:
+    return 1 if expected is None else expected.number + 1
+
+
+def _stored(row: Row) -> StoredSlip:
+    name, version, tenant, kind, body = row
+    return StoredSlip(Slip(unescaped(name), unescaped(tenant), unescaped(kind), body_of(body)), Version(version, TERM))

@@ -1,0 +1,145 @@
+"""Programs of the system, each in a process group of its own, so that nothing of one that hangs is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from forestay.domain.sites.pace import Pace, TokenBucket, full, take
+from forestay.ports.clock import Clock
+from forestay.ports.commands import Commands, Ran
+from forestay.ports.errors import Permanent, Transient
+
+MOST_READ = 16 * 1024 * 1024
+"""Bytes of one stream; a queue of 10⁵ jobs is smaller."""
+PIPES_CLOSE = 5.0
+"""Seconds that the pipes of a program that was killed may take to close."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemCommands:
+    """Runs them as they are asked for."""
+
+    most: int = MOST_READ
+
+    async def run(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        given: str = "",
+        seconds: float = 30.0,
+    ) -> Ran:
+        """As the port says."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+            )
+        except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+            raise Permanent(f"{command[0]}: {error.strerror}") from error
+        except OSError as error:
+            raise Transient(f"{command[0]} could not be started: {error.strerror}") from error
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._talk(process, given.encode())
+        except TimeoutError as error:
+            raise Transient(f"{command[0]} did not end within {seconds:g} seconds") from error
+        finally:
+            await _end(process)
+
+    async def _talk(self, process: asyncio.subprocess.Process, given: bytes) -> Ran:
+        assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - both are pipes
+        reading = [asyncio.create_task(_read(one, self.most)) for one in (process.stdout, process.stderr)]
+        told = asyncio.create_task(_tell(process.stdin, given))
+        ended = asyncio.create_task(process.wait())
+        try:
+            out, err = await asyncio.gather(*reading)
+            # One that ends before it has read all is not waited for: the pipe to it may never say that it is closed.
+            await asyncio.wait({told, ended}, return_when=asyncio.FIRST_COMPLETED)
+            return Ran(await ended, out.decode(errors="replace"), err.decode(errors="replace"))
+        finally:
+            for task in (*reading, told, ended):
+                task.cancel()
+            await asyncio.gather(*reading, told, ended, return_exceptions=True)
+
+
+async def _tell(stream: asyncio.StreamWriter | None, given: bytes) -> None:
+    if stream is None:
+        return
+    # A program that ended before it read all: asyncio says so by an error of the pipe, uvloop by a RuntimeError of its own.
+    with contextlib.suppress(OSError, RuntimeError):
+        stream.write(given)
+        await stream.drain()
+        stream.close()
+
+
+async def _read(stream: asyncio.StreamReader, most: int) -> bytes:
+    parts: list[bytes] = []
+    left = most
+    while part := await stream.read(65536):
+        left -= len(part)
+        if left < 0:
+            raise Transient(f"a command said more than {most:,} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Nothing of it is left: also not when the asker went away, or when it left a child behind that holds the pipe."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        # What it still had to say is read away: asyncio counts a process as ended only when its pipes are. One that left a child in
+        # another group, which holds them, is not waited for.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PIPES_CLOSE):
+                await asyncio.gather(*(_read_away(one) for one in (process.stdout, process.stderr) if one is not None))
+                await process.wait()
+
+
+async def _read_away(stream: asyncio.StreamReader) -> None:
+    while await stream.read(1 << 20):
+        pass
+
+
+@dataclass(slots=True)
+class PacedCommands:
+    """Runs them no faster than a pace, and so many at most side by side."""
+
+    commands: Commands
+    clock: Clock
+    pace: Pace
+    beside: int = 4
+    waited: float = 0.0
+    """Seconds that askers were held back in all."""
+    _bucket: TokenBucket | None = None
+    _room: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._room = asyncio.Semaphore(self.beside)
+
+    async def run(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        given: str = "",
+        seconds: float = 30.0,
+    ) -> Ran:
+        """As the port says, when it is its turn."""
+        now = self.clock.monotonic()
+        self._bucket, wait = take(self._bucket or full(self.pace, now=now), now=now)
+        if wait > 0:
+            self.waited += wait
+            await asyncio.sleep(wait)
+        async with self._room:
+            return await self.commands.run(command, environment=environment, given=given, seconds=seconds)

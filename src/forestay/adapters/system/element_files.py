@@ -1,0 +1,135 @@
+"""Files on storage elements that this machine reaches itself: a folder, or XRootD by its own programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from forestay.ports.errors import Permanent, Transient
+
+SECONDS = 60.0
+_NOT_THERE = 54
+"""How xrdcp and xrdfs say that there is no such file."""
+
+
+class FolderFiles:
+    """Fills `ports.data.storage.ElementFiles` for folders."""
+
+    async def read(self, place: str, most: int) -> bytes | None:
+        return await asyncio.to_thread(self._read, place, most)
+
+    async def remove(self, place: str) -> bool:
+        return await asyncio.to_thread(self._remove, place)
+
+    async def folders(self, place: str) -> Sequence[str]:
+        return await asyncio.to_thread(self._folders, place)
+
+    async def clear(self, place: str) -> int:
+        return await asyncio.to_thread(self._clear, place)
+
+    def _folders(self, place: str) -> list[str]:
+        try:
+            with os.scandir(place) as inside:
+                return sorted(one.name for one in inside if one.is_dir(follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise Transient(f"{place}: {error.strerror}") from error
+
+    def _clear(self, place: str) -> int:
+        freed = 0
+        for folder, _, names in os.walk(place):
+            for name in names:
+                try:
+                    freed += os.lstat(os.path.join(folder, name)).st_size
+                except OSError:
+                    continue  # it has just gone
+        shutil.rmtree(place, ignore_errors=True)
+        return freed
+
+    def _read(self, place: str, most: int) -> bytes | None:
+        try:
+            with open(place, "rb") as file:
+                content = file.read(most + 1)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except OSError as error:
+            raise Transient(f"{place}: {error.strerror}") from error
+        if len(content) > most:
+            raise Permanent(f"{place} is larger than {most} bytes")
+        return content
+
+    def _remove(self, place: str) -> bool:
+        try:
+            os.unlink(place)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise Transient(f"{place}: {error.strerror}") from error
+        try:
+            os.rmdir(os.path.dirname(place))
+        except OSError:
+            return True  # other files are in it
+        return True
+
+
+class XrootdFiles:
+    """Fills `ports.data.storage.ElementFiles` for XRootD, by `xrdcp` and `xrdfs`, which must be installed."""
+
+    async def folders(self, place: str) -> Sequence[str]:
+        raise Permanent(f"{place}: folders are not listed here")
+
+    async def clear(self, place: str) -> int:
+        raise Permanent(f"{place}: folders are not cleared here")
+
+    async def read(self, place: str, most: int) -> bytes | None:
+        code, content, words = await _run("xrdcp", "--silent", "--nopbar", _absolute(place), "-", most=most)
+        if code == _NOT_THERE:
+            return None
+        if code != 0:
+            raise Transient(f"xrdcp said {code}: {words[-200:]}")
+        return content
+
+    async def remove(self, place: str) -> bool:
+        parts = urlsplit(place)
+        code, _, words = await _run("xrdfs", parts.netloc, "rm", parts.path, most=1 << 16)
+        if code == _NOT_THERE:
+            return False
+        if code != 0:
+            raise Transient(f"xrdfs said {code}: {words[-200:]}")
+        return True
+
+
+def _absolute(place: str) -> str:
+    """With two slashes before the path: with one it would be no path of the server's."""
+    parts = urlsplit(place)
+    return parts._replace(path="//" + parts.path.lstrip("/")).geturl()
+
+
+async def _run(program: str, *words: str, most: int) -> tuple[int, bytes, str]:
+    found = shutil.which(program)
+    if found is None:
+        raise Permanent(f"{program} is not installed here")
+    process = await asyncio.create_subprocess_exec(
+        found, *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None  # noqa: S101 - it was asked for
+    assert process.stderr is not None  # noqa: S101 - it was asked for
+    try:
+        async with asyncio.timeout(SECONDS):
+            content = bytearray()
+            while piece := await process.stdout.read(1 << 16):
+                content += piece
+                if len(content) > most:
+                    raise Permanent(f"it is larger than {most} bytes")
+            said = (await process.stderr.read(4096)).decode(errors="replace").strip()
+            return await process.wait(), bytes(content), said
+    except TimeoutError as error:
+        raise Transient(f"{program} did not end within {SECONDS:.0f} s") from error
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

@@ -1,0 +1,119 @@
+"""Files on a file system that workers and pilots share."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from fnmatch import translate
+from pathlib import Path
+
+from forestay.ports.data.file_lists import MAX_LISTED
+from forestay.ports.errors import Permanent
+
+MAX_BYTES = 64 << 20
+"""Of a file whose lines are a listing."""
+
+
+class SharedFiles:
+    """Fills the port `FileLists`. A flow may look only under the folders that an administrator names, and never at what Forestay keeps itself."""
+
+    def __init__(self, roots: Sequence[Path], *, hidden: Sequence[Path] = (), most: int = MAX_LISTED) -> None:
+        self.roots = [os.path.realpath(root) for root in roots]
+        self.hidden = [os.path.realpath(one) for one in hidden]
+        self.most = most
+
+    async def files(self, pattern: str) -> list[str]:
+        return await asyncio.to_thread(self._files, pattern)
+
+    async def lines(self, path: str) -> list[str]:
+        return await asyncio.to_thread(self._lines, path)
+
+    async def there(self, path: str) -> bool:
+        return await asyncio.to_thread(lambda: os.path.exists(self._allowed(path)))
+
+    def _files(self, pattern: str) -> list[str]:
+        whole = self._whole(pattern)
+        folders, _, last = whole.rpartition("/")
+        name = re.compile(translate(last))
+        found: list[str] = []
+        for folder in self._folders(folders or "/"):
+            for entry in _entries(folder):
+                if entry.name.startswith(".") and not last.startswith("."):
+                    continue
+                if name.match(entry.name) and _is_file(entry):
+                    found.append(entry.path)
+                    if len(found) > self.most:
+                        raise Permanent(f"more than {self.most} files match {pattern}")
+        return sorted(found)
+
+    def _folders(self, pattern: str) -> Iterator[str]:
+        """Those that match; one that a link puts outside is not seen."""
+        if not glob.has_magic(pattern):
+            yield self._allowed(pattern)
+            return
+        # What comes before the first sign must be allowed as it is: nobody learns what is outside by a pattern.
+        fixed = re.split(r"[*?[]", pattern, maxsplit=1)[0].rpartition("/")[0]
+        self._allowed(fixed or "/")
+        yield from (folder for folder in glob.iglob(pattern) if self._inside(folder))
+
+    def _lines(self, path: str) -> list[str]:
+        place = self._allowed(path)
+        try:
+            handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise Permanent(f"{path} cannot be read: {error.strerror}") from error
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES:
+            os.close(handle)
+            raise Permanent(f"{path} is no file of at most {MAX_BYTES} bytes")
+        with os.fdopen(handle, "rb") as file:
+            text = file.read(MAX_BYTES)
+        try:
+            found = [line for line in text.decode().splitlines() if line.strip()]
+        except UnicodeDecodeError as error:
+            raise Permanent(f"{path} is no text in UTF-8") from error
+        if len(found) > self.most:
+            raise Permanent(f"{path} has more than {self.most} lines")
+        return found
+
+    def _whole(self, path: str) -> str:
+        if "\0" in path or ".." in path.split("/"):
+            raise Permanent(f"{path!r} is no path: .. is not allowed in it")
+        if not self.roots:
+            raise Permanent("no files may be listed here; an administrator sets flow_files")
+        return path if path.startswith("/") else os.path.join(self.roots[0], path)
+
+    def _allowed(self, path: str) -> str:
+        place = os.path.realpath(self._whole(path))
+        if not self._inside(place):
+            raise Permanent(f"{path} is not under the folders that flows may look at; an administrator sets flow_files")
+        return place
+
+    def _inside(self, place: str) -> bool:
+        real = os.path.realpath(place)
+        return any(_under(real, root) for root in self.roots) and not any(_under(real, one) for one in self.hidden)
+
+
+def _under(place: str, root: str) -> bool:
+    return place == root or place.startswith(root.rstrip("/") + "/")
+
+
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from entries
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except PermissionError as error:
+        raise Permanent(f"{folder} cannot be read: {error.strerror}") from error
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:
+        return False

@@ -1,0 +1,50 @@
+"""The operator's folder of Python flows, read again whenever a file in it has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from forestay.domain.flows.definition.python_flow import PythonFlow
+from forestay.formats.flows.python_flow import PythonFile, read_python_flows
+
+Mark = tuple[int, int, int]
+"""By this it is seen that a file has changed."""
+
+
+@dataclass(slots=True)
+class FlowFolder:
+    """Flows by their names. Of two with the same name the one in the first file counts; `problems` tells of the other."""
+
+    place: Path | None
+    problems: tuple[str, ...] = ()
+    _read: dict[str, tuple[Mark, PythonFile]] = field(default_factory=dict)
+
+    def flows(self) -> dict[str, PythonFlow]:
+        """Every flow there is now."""
+        found: dict[str, PythonFlow] = {}
+        problems: list[str] = []
+        places = sorted(self.place.glob("*.py")) if self.place is not None else []
+        self._read = {name: one for name, one in self._read.items() if name in {str(place) for place in places}}
+        for place in places:
+            try:
+                file = self._file(place)
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{place.name}: {error}")
+                continue
+            problems += [f"{place.name}:{one}" for one in file.problems]
+            for flow in file.flows:
+                if flow.name in found:
+                    problems.append(f"{place.name}: {found[flow.name].file} has a flow {flow.name} already")
+                else:
+                    found[flow.name] = flow
+        self.problems = tuple(problems)
+        return found
+
+    def _file(self, place: Path) -> PythonFile:
+        about = place.stat()
+        mark = (about.st_mtime_ns, about.st_size, about.st_ino)
+        known = self._read.get(str(place))
+        if known is None or known[0] != mark:
+            known = self._read[str(place)] = (mark, read_python_flows(place.read_text("utf-8"), place.name))
+        return known[1]

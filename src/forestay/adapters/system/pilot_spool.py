@@ -1,0 +1,149 @@
+"""The spool of a site agent, a folder on a file system that its nodes share; fills `ports.pilots.pilot_spool.PilotSpool`.
+
+agent           the agent's id, made once
+lock            held while an agent runs: two agents never share a spool
+secrets/LAUNCH  an enrolment secret, readable by its owner alone
+logs/LAUNCH.log what a pilot printed
+psij/           PSI/J's scripts
+pilot-DIGEST.pyz the pilot
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TypeVar
+
+from forestay.ports.errors import Permanent, Transient
+
+TAIL = 1000
+"""Bytes of a log that are told."""
+KEEP = 14 * 86_400
+"""Seconds that logs are kept after they were written last."""
+EVERY = 300.0
+"""Seconds between looks for old files."""
+
+Value = TypeVar("Value")
+
+
+class FolderPilotSpool:
+    """One agent's spool, locked for as long as the process lives."""
+
+    def __init__(self, folder: Path) -> None:
+        """`Permanent` when the folder cannot be had, or another agent of this host has it."""
+        self.folder = folder
+        try:
+            for one in (folder, folder / "secrets", folder / "logs", folder / "psij", folder / "work"):
+                one.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            folder.chmod(0o700)
+        except OSError as error:
+            raise Permanent(f"the spool {folder} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise Permanent(f"another site agent uses the spool {folder}") from error
+        self._cleared = 0.0
+
+    def close(self) -> None:
+        """Let another agent have the spool."""
+        os.close(self._lock)
+
+    def agent(self) -> str:
+        """The agent's id: the same for every agent that starts on this spool."""
+        place = self.folder / "agent"
+        with contextlib.suppress(FileNotFoundError):
+            if known := place.read_text(encoding="ascii").strip():
+                return known
+        made = f"a-{secrets.token_hex(8)}"
+        _write(place, made.encode())
+        return made
+
+    def pilot(self, program: bytes) -> Path:
+        """The pilot's program where the nodes find it; a new one does not disturb those that are about to start."""
+        place = self.folder / f"pilot-{hashlib.sha256(program).hexdigest()[:16]}.pyz"
+        if not place.exists():
+            _write(place, program)
+        return place
+
+    def log(self, launch: str) -> Path:
+        return self.folder / "logs" / f"{launch}.log"
+
+    async def secret(self, launch: str) -> str | None:
+        place = self._secret(launch)
+        return str(place) if await _done(place.exists) else None
+
+    async def keep(self, launch: str, secret: str) -> str:
+        place = self._secret(launch)
+        await _done(lambda: _write(place, secret.encode()))
+        return str(place)
+
+    async def words(self, launch: str) -> str:
+        return await _done(lambda: _tail(self.log(launch)))
+
+    async def clear(self, still_open: Collection[str]) -> None:
+        now = time.monotonic()
+        if self._cleared and now - self._cleared < EVERY:
+            return
+        self._cleared = now
+        await _done(lambda: self._clear(frozenset(still_open)))
+
+    def _secret(self, launch: str) -> Path:
+        return self.folder / "secrets" / launch
+
+    def _clear(self, still_open: frozenset[str]) -> None:
+        now = time.time()
+        for one in (self.folder / "secrets").iterdir():
+            # A launch that was planned just now may not be among the open ones that were read before.
+            if one.name not in still_open and now - one.stat().st_mtime > EVERY:
+                one.unlink(missing_ok=True)
+        for folder in (self.folder / "logs", *(one for one in (self.folder / "psij").iterdir() if one.is_dir())):
+            for one in folder.iterdir():
+                if one.suffix in (".log", ".out", ".ec", ".nodefile", ".job") and now - one.stat().st_mtime > KEEP:
+                    one.unlink(missing_ok=True)
+
+
+async def _done(work: Callable[[], Value]) -> Value:
+    """A shared file system may take its time."""
+    try:
+        return await asyncio.to_thread(work)
+    except OSError as error:
+        raise Transient(f"the spool: {error.strerror} ({error.filename})") from error
+
+
+def _write(place: Path, content: bytes) -> None:
+    """Whole or not at all, durable, for the owner's eyes alone."""
+    own = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    handle = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(handle, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        own.rename(place)
+    except OSError:
+        own.unlink(missing_ok=True)
+        raise
+    folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _tail(place: Path) -> str:
+    try:
+        with open(place, "rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - TAIL))
+            return " ".join(log.read().decode(errors="replace").split())
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,36 @@
+"""Results on a file system that pilots and this process share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from forestay.ports.jobs.results import MAX_RESULT
+
+
+class SharedResults:
+    """Fills the port `Results`. Only what is under one of the roots is read: a pilot names the folder, and might name any."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self.roots = [os.path.realpath(root) for root in roots]
+
+    async def read(self, folder: str, name: str, most: int = MAX_RESULT) -> bytes | None:
+        return await asyncio.to_thread(self._read, folder, name, most)
+
+    def _read(self, folder: str, name: str, most: int) -> bytes | None:
+        place = os.path.realpath(os.path.join(folder, name))
+        if not any(place.startswith(root + os.sep) for root in self.roots):
+            return None
+        try:
+            handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > most:
+            os.close(handle)
+            return None
+        with os.fdopen(handle, "rb") as file:
+            return file.read(most)

@@ -1,0 +1,29 @@
+"""Secrets in variables of the environment and in files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from forestay.ports.errors import Transient
+
+
+class ReferencedSecrets:
+    """Fills `ports.secrets.Secrets`."""
+
+    def read(self, reference: str) -> str:
+        kind, _, where = reference.partition(":")
+        try:
+            found = os.environ[where] if kind == "env" else Path(where).read_text(encoding="utf-8").strip()
+        except (OSError, KeyError, UnicodeDecodeError) as error:
+            raise Transient(f"the secret at {reference} cannot be read: {_why(error)}") from None
+        if not found:
+            raise Transient(f"there is nothing at {reference}, where a secret should be")
+        return found
+
+
+def _why(error: Exception) -> str:
+    """In words that hold nothing of what was read."""
+    if isinstance(error, OSError):
+        return error.strerror or "it cannot be opened"
+    return "there is no such variable" if isinstance(error, KeyError) else "it is no text"

@@ -1,0 +1,153 @@
+"""Fills `ports.insertion.job_spool.JobSpool` with the folder that the sbatch shim writes to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from forestay.domain.sites.watched_job import PayloadRecord, WatchedJob
+from forestay.ports.errors import Permanent
+
+FORMAT = b"1"
+WITH_OPTIONS = b"2"
+"""The format of a word that also says what its user allows."""
+MOST_WORD = 16_384
+"""Bytes of one word; paths and names are shorter."""
+MOST_TAIL = 32_768
+MOST_JOBS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ShimSpool:
+    """One folder; `new` in it is open to every user, with the sticky bit, so that nobody can take away another's word."""
+
+    folder: Path
+    records: Path | None = None
+    """Where jobs write records of themselves, if they do: a place that nodes and this machine share."""
+
+    def prepare(self) -> None:
+        """Make what is missing of it; what is there stays as its administrator made it. `Permanent` if it cannot be made."""
+        for place in (self.folder / "new", *([self.records] if self.records is not None else [])):
+            try:
+                if place.is_dir():
+                    continue
+                place.mkdir(parents=True, exist_ok=True)
+                # Users list it too: the shim of whoever asks how a job stands looks which jobs are looked after.
+                place.chmod(0o1777 if os.getuid() == 0 else 0o700)
+            except OSError as error:
+                raise Permanent(
+                    f"the folder {place} cannot be made: {error.strerror}; make it for this user, or name another spool (--spool, and FORESTAY_SHIM_SPOOL for the shim)"
+                ) from error
+
+    def jobs(self) -> Sequence[WatchedJob]:
+        found: list[WatchedJob] = []
+        try:
+            entries = sorted(os.scandir(self.folder / "new"), key=lambda entry: entry.name)[:MOST_JOBS]
+        except FileNotFoundError:
+            return ()
+        for entry in entries:
+            with contextlib.suppress(OSError, ValueError):
+                found.append(_read(entry.path))
+        return sorted(found, key=lambda job: (job.since, job.id))
+
+    def discard(self, job: WatchedJob) -> None:
+        with contextlib.suppress(OSError):
+            (self.folder / "new" / job.file).unlink()
+
+    def settle(self, job: WatchedJob) -> None:
+        for path in (self.folder / "new").glob(f"{job.id}.*"):
+            path.unlink(missing_ok=True)
+        if self.records is not None:
+            for path in self.records.glob(f"{job.id}.*"):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def record(self, job: WatchedJob, restarts: int) -> PayloadRecord | None:
+        if self.records is None:
+            return None
+        try:
+            with _plain(str(self.records / f"{job.id}.{restarts}")) as source:
+                if os.fstat(source.fileno()).st_uid != job.owner:
+                    return None
+                return _read_record(source.read(MOST_WORD).decode(errors="replace"), job, restarts)
+        except (OSError, ValueError):
+            return None
+
+    def vouch(self, seconds: float, *, hide: float = 0) -> None:
+        watch = self.folder / "watch"
+        if seconds <= 0:
+            watch.unlink(missing_ok=True)
+            return
+        now = time.time()
+        # One second for the time between this look at the file and the new one in its place.
+        since = self._since(now + 1) or now
+        draft = self.folder / f".watch.{os.getpid()}"
+        draft.write_text(f"{int(now + seconds)}\n{since:.3f}\n{int(hide)}\n")
+        draft.chmod(0o644)
+        draft.rename(watch)
+
+    def vouched(self) -> float | None:
+        return self._since(time.time())
+
+    def _since(self, now: float) -> float | None:
+        """The beginning of what is vouched for, if it holds at that time."""
+        try:
+            until, since, _ = (self.folder / "watch").read_text().split()
+            return float(since) if int(until) > now else None
+        except (OSError, ValueError):
+            return None
+
+    def tail(self, path: str, owner: int) -> str:
+        try:
+            # Not through a link, and not a pipe: whoever owns the job chose this path, and we may see more than they do.
+            with _plain(path) as source:
+                known = os.fstat(source.fileno())
+                if known.st_uid != owner:
+                    return ""
+                source.seek(max(0, known.st_size - MOST_TAIL))
+                return source.read(MOST_TAIL).decode(errors="replace")
+        except OSError:
+            return ""
+
+
+def _plain(path: str) -> BinaryIO:
+    """A plain file, opened; `OSError` for anything else."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(f"{path} is no plain file")
+    return os.fdopen(handle, "rb")
+
+
+def _read_record(text: str, job: WatchedJob, restarts: int) -> PayloadRecord:
+    head, _, tail = text.partition("\n\n")
+    version, *lines = head.split("\n")
+    told = dict(line.split("=", 1) for line in lines)
+    if version.encode() != FORMAT or (told.get("job"), told.get("try")) != (job.id, str(restarts)):
+        raise ValueError("no record of this start")
+    code, signal = (int(told[name]) if name in told else None for name in ("exit", "signal"))
+    return PayloadRecord(
+        told["host"][:200], int(told["begun"]), int(told["seen"]), int(told["peak"]), code, signal or None, tail
+    )
+
+
+def _read(path: str) -> WatchedJob:
+    with _plain(path) as source:
+        known = os.fstat(source.fileno())
+        # Whoever makes a second link to a file of another user puts that user's name on what they did themselves.
+        if known.st_nlink != 1:
+            raise ValueError(f"{path} has several links")
+        parts = source.read(MOST_WORD).split(b"\0")
+    if (parts[0], len(parts)) not in ((FORMAT, 6), (WITH_OPTIONS, 7)):
+        raise ValueError(f"{path} is no word of a job")
+    _, job, cluster, directory, case, *options = (part.decode(errors="replace") for part in parts[:-1])
+    if not job.isdigit() or not Path(path).name.startswith(f"{job}."):
+        raise ValueError(f"{path} names another job")
+    allow_requeue = options == ["allow"]
+    return WatchedJob(job, cluster, known.st_uid, directory, case[:200], known.st_mtime, Path(path).name, allow_requeue)

@@ -1,0 +1,370 @@
+"""The flow engine on Temporal: cases are workflows, told by signals, asked by queries, steered by updates."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as BadBase64
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.client import (
+    Client,
+    Interceptor,
+    WorkflowExecution,
+    WorkflowExecutionStatus,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from forestay.adapters.temporal.case_history import read_history
+from forestay.adapters.temporal.security import Security
+from forestay.adapters.temporal.workflows import outside
+from forestay.domain.exlets.exlet_run import Event as ExletEvent
+from forestay.domain.exlets.exlet_run import event_as_plain, run_name
+from forestay.domain.flows.bpel_flow import is_bpel
+from forestay.domain.flows.commands import AnswerVerb
+from forestay.domain.flows.definition.python_flow import is_python
+from forestay.domain.flows.events import Event, Verb
+from forestay.domain.flows.execution.case_names import shard_of
+from forestay.domain.flows.execution.messages import as_plain, from_plain
+from forestay.domain.flows.scatter.shard_run import SHARD_JOBS, ShardEvent
+from forestay.ports.errors import NotFound, Permanent, PortError, Transient
+from forestay.ports.flows.flow_engine import CasePage, CaseQuery, CaseStart, CaseSummary, HistoryPage
+
+ANSWER = timedelta(seconds=10)
+DROPPED_WAITS = (0.05, 0.2, 0.5, 1.0)
+"""Seconds after each time that Temporal dropped a verb."""
+MEANINGS: Mapping[RPCStatusCode, type[PortError]] = {
+    RPCStatusCode.NOT_FOUND: NotFound,
+    RPCStatusCode.INVALID_ARGUMENT: Permanent,
+    RPCStatusCode.PERMISSION_DENIED: Permanent,
+    RPCStatusCode.UNAUTHENTICATED: Permanent,
+    RPCStatusCode.UNIMPLEMENTED: Permanent,
+    RPCStatusCode.OUT_OF_RANGE: Permanent,
+}
+"""Everything else may go through later."""
+NOT_YET = "no mapping defined for search attribute"
+MARK = 8
+"""Bytes by which a cursor is known to be one of ours."""
+_SEARCHABLE = re.compile(r"[\w.@:+/ -]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a run of a workflow gives way to a new one, after how long a silence it looks for itself, how many jobs it makes at once."""
+
+    history: int = outside.HISTORY
+    look: float = outside.FIRST_LOOK
+    batch: int = SHARD_JOBS
+    """Jobs that a shard has made by one activity: each costs six events."""
+
+
+class TemporalFlowEngine:
+    """Fills the port `FlowEngine`."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        namespace: str,
+        task_queue: str,
+        limits: Limits | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        security: Security | None = None,
+    ) -> None:
+        self.address = address
+        self.namespace = namespace
+        self.task_queue = task_queue
+        self.limits = limits or Limits()
+        self._interceptors = interceptors
+        self.security = security or Security()
+        self._client: Client | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        await self.client()
+
+    async def client(self) -> Client:
+        """The connection, made when it is first needed: Temporal may be down when a process starts."""
+        async with self._opening:
+            if self._client is None:
+                tls, converter = self.security.tls(), self.security.converter()
+                try:
+                    client = await Client.connect(
+                        self.address,
+                        namespace=self.namespace,
+                        tls=tls,
+                        data_converter=converter,
+                        interceptors=self._interceptors,
+                    )
+                    await _register(client)
+                except (RuntimeError, RPCError) as error:
+                    raise Transient(f"Temporal at {self.address} does not answer: {error}") from error
+                self._client = client
+            return self._client
+
+    async def close(self) -> None:
+        self._client = None
+
+    async def start(self, start: CaseStart) -> bool:
+        given: dict[str, Any] = {
+            "case": start.case,
+            "tenant": start.tenant,
+            "owner": start.owner,
+            # As text: the order of tasks counts, and Temporal puts the names in a record in order.
+            "flow": json.dumps(start.flow),
+            "params": dict(start.params),
+            "limits": {"history": self.limits.history, "look": self.limits.look, "batch": self.limits.batch},
+        }
+        given["checks"] = True
+        if start.held:
+            given["held"] = list(start.held)
+        if start.worklet:
+            given["worklet"] = dict(start.worklet)
+        if start.parent:
+            given |= {"parent": dict(start.parent), "above": list(start.above), "holders": list(start.holders)}
+        attributes = outside.attributes(
+            outside.TENANT.value_set(start.tenant),
+            outside.OWNER.value_set(start.owner),
+            outside.FLOW.value_set(start.name),
+            outside.VERSION.value_set(start.version),
+            outside.STANDING.value_set("running"),
+        )
+        if is_python(start.flow):
+            return await self._start(outside.PYTHON_CASE, start.case, given, attributes, python_queue(self.task_queue))
+        kind = outside.BPEL_CASE if is_bpel(start.flow) else outside.CASE
+        return await self._start(kind, start.case, given, attributes, self.task_queue)
+
+    async def start_exlet(self, incident: str, n: int, *, tenant: str, owner: str) -> bool:
+        given = {"incident": incident, "n": n, "tenant": tenant}
+        given |= {"limits": {"history": self.limits.history, "look": self.limits.look}}
+        attributes = outside.attributes(outside.TENANT.value_set(tenant), outside.OWNER.value_set(owner))
+        return await self._start(outside.EXLET, run_name(incident, n), given, attributes, self.task_queue)
+
+    async def _start(
+        self, workflow: str, name: str, given: Mapping[str, Any], attributes: TypedSearchAttributes, queue: str
+    ) -> bool:
+        """Start a workflow; False if there is, or was, one of this name."""
+        client = await self.client()
+        with translated():
+            try:
+                await client.start_workflow(
+                    workflow,
+                    given,
+                    id=name,
+                    task_queue=queue,
+                    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                    search_attributes=attributes,
+                    rpc_timeout=ANSWER,
+                )
+            except WorkflowAlreadyStartedError:
+                return False
+        return True
+
+    async def tell_exlet(self, incident: str, n: int, events: Sequence[ExletEvent]) -> None:
+        await self._tell(run_name(incident, n), [event_as_plain(event) for event in events])
+
+    async def tell_case(self, case: str, events: Sequence[Event]) -> None:
+        await self._tell(case, [as_plain(event) for event in events])
+
+    async def tell_shard(self, case: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
+        await self._tell(shard_of(case, work, shard), [as_plain(event) for event in events])
+
+    async def send_letter(self, case: str, letter: Mapping[str, Any]) -> None:
+        client = await self.client()
+        with translated():
+            await client.get_workflow_handle(case).signal(outside.LETTER, dict(letter), rpc_timeout=ANSWER)
+
+    async def _tell(self, target: str, messages: list[dict[str, Any]]) -> None:
+        client = await self.client()
+        with translated():
+            await client.get_workflow_handle(target).signal(outside.MESSAGES, messages, rpc_timeout=ANSWER)
+
+    async def send_verb(self, case: str, verb: Verb) -> AnswerVerb:
+        client = await self.client()
+        with translated():
+            try:
+                plain = await self._update(client, case, verb)
+            except WorkflowUpdateFailedError as error:
+                raise NotFound(f"the case ended before it took the verb: {error.cause}") from error
+            except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                raise Transient("the case did not answer in time; send the same verb again") from error
+        answer = from_plain(plain)
+        assert isinstance(answer, AnswerVerb)  # noqa: S101 - the workflow answers nothing else
+        return answer
+
+    async def _update(self, client: Client, case: str, verb: Verb) -> dict[str, Any]:
+        """Send a verb, and again when Temporal dropped it.
+
+        A signal that arrives while a run completes makes Temporal fail that workflow task, and it drops the updates that the task
+        carried. The next try is taken by the run, or finds that it has ended. The update's id is the verb's, so Temporal itself
+        answers a repeat of one that was taken.
+        """
+        handle = client.get_workflow_handle(case)
+        for wait in DROPPED_WAITS:
+            try:
+                answer: dict[str, Any] = await handle.execute_update(
+                    outside.VERB, as_plain(verb), id=verb.id, rpc_timeout=ANSWER, result_type=dict
+                )
+            except RPCError as error:
+                if error.status is not RPCStatusCode.FAILED_PRECONDITION:
+                    raise
+                await asyncio.sleep(wait)
+            else:
+                return answer
+        raise Transient("the run did not take the verb; send the same verb again")
+
+    async def describe(self, case: str) -> CaseSummary:
+        client = await self.client()
+        with translated():
+            found = await client.get_workflow_handle(case).describe(rpc_timeout=ANSWER)
+        if found.workflow_type not in outside.CASES:
+            raise NotFound(f"{case} is no case")
+        return await _summary(found)
+
+    async def state(self, case: str) -> Mapping[str, Any]:
+        client = await self.client()
+        with translated():
+            state: Mapping[str, Any] = await client.get_workflow_handle(case).query(
+                outside.STATE, rpc_timeout=ANSWER, result_type=dict
+            )
+        return state
+
+    async def find(self, query: CaseQuery, *, limit: int = 100, cursor: str | None = None) -> CasePage:
+        client = await self.client()
+        with translated():
+            pages = client.list_workflows(
+                _query(query), page_size=limit, next_page_token=case_token(cursor), limit=limit
+            )
+            await pages.fetch_next_page()
+            found = [await _summary(one) for one in pages.current_page or ()]
+        more = pages.next_page_token
+        return CasePage(found, case_cursor(more) if more else None)
+
+    async def moved(self, since: int) -> Sequence[CaseSummary]:
+        """Cases of all tenants that began or ended at this time or later."""
+        client = await self.client()
+        at = datetime.fromtimestamp(since / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        query = f"{_query(CaseQuery(''))} AND (StartTime >= '{at}' OR CloseTime >= '{at}')"
+        with translated():
+            return [await _summary(one) async for one in client.list_workflows(query)]
+
+    async def count(self, query: CaseQuery) -> int:
+        client = await self.client()
+        with translated():
+            return (await client.count_workflows(_query(query), rpc_timeout=ANSWER)).count
+
+    async def history(self, case: str, *, limit: int = 100, cursor: str | None = None) -> HistoryPage:
+        client = await self.client()
+        with translated():
+            return await read_history(client, case, limit=limit, cursor=cursor)
+
+
+def python_queue(task_queue: str) -> str:
+    """Where the cases of Python flows wait: only workers that their operator trusts with such code take them."""
+    return f"{task_queue}-python"
+
+
+async def _register(client: Client) -> None:
+    """Make the search attributes that cases carry; those that are there stay."""
+    request = AddSearchAttributesRequest(
+        namespace=client.namespace,
+        search_attributes={one.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD for one in outside.ATTRIBUTES},
+    )
+    try:
+        await client.operator_service.add_search_attributes(request, timeout=ANSWER)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            raise
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Temporal's errors as those of a port."""
+    try:
+        yield
+    except RPCError as error:
+        # On a real database a new namespace learns of its search attributes up to a minute after they were made.
+        soon = NOT_YET in error.message
+        kind = Transient if soon else MEANINGS.get(error.status, Transient)
+        raise kind(f"Temporal: {error.message}") from error
+
+
+def _query(query: CaseQuery) -> str:
+    wanted = {
+        outside.TENANT: query.tenant,
+        outside.FLOW: query.name,
+        outside.VERSION: query.version,
+        outside.STANDING: query.state,
+        outside.OWNER: query.owner,
+    }
+    # A case that went on in a new run is that new run.
+    parts = [
+        f"WorkflowType IN ({', '.join(repr(one) for one in outside.CASES)})",
+        "ExecutionStatus != 'ContinuedAsNew'",
+    ]
+    if query.open:
+        parts.append("ExecutionStatus = 'Running'")
+    for key, value in wanted.items():
+        if value:
+            if _SEARCHABLE.fullmatch(value) is None:
+                raise Permanent(f"cases are not searched by {value[:40]!r}")
+            parts.append(f"{key.name} = '{value}'")
+    return " AND ".join(parts)
+
+
+def case_cursor(token: bytes) -> str:
+    """Temporal's own token, marked: of one that it did not make Temporal says that something went wrong, as if asking again could help."""
+    return urlsafe_b64encode(sha256(token).digest()[:MARK] + token).decode()
+
+
+def case_token(cursor: str | None) -> bytes | None:
+    """What `case_cursor` was made of; `Permanent` for anything else."""
+    if cursor is None:
+        return None
+    try:
+        marked = urlsafe_b64decode(cursor.encode("ascii"))
+    except (ValueError, BadBase64) as error:
+        raise Permanent("this is not a cursor") from error
+    if sha256(marked[MARK:]).digest()[:MARK] != marked[:MARK]:
+        raise Permanent("this is not a cursor")
+    return marked[MARK:]
+
+
+_CUT = {WorkflowExecutionStatus.TERMINATED: "terminated", WorkflowExecutionStatus.TIMED_OUT: "terminated"}
+
+
+async def _summary(found: WorkflowExecution) -> CaseSummary:
+    known = found.typed_search_attributes
+    state = known.get(outside.STANDING) or "running"
+    if found.status in _CUT:
+        state = _CUT[found.status]
+    elif found.status is WorkflowExecutionStatus.FAILED:
+        state = "broken"
+    return CaseSummary(
+        case=found.id,
+        tenant=known.get(outside.TENANT) or "",
+        owner=known.get(outside.OWNER) or "",
+        name=known.get(outside.FLOW) or "",
+        version=known.get(outside.VERSION) or "",
+        state=state,
+        started=await found.memo_value(outside.BEGUN, _millis(found.start_time) or 0, type_hint=int),
+        ended=_millis(found.close_time),
+        above=found.parent_id or "",
+    )
+
+
+def _millis(at: datetime | None) -> int | None:
+    return None if at is None else round(at.timestamp() * 1000)

@@ -1,0 +1,72 @@
+"""The worker: runs the workflows of cases and shards and their activities. Any number may run; none keeps anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from forestay.adapters.temporal.activities import Activities
+from forestay.adapters.temporal.flow_engine import python_queue
+from forestay.adapters.temporal.signs_of_life import EVERY, SignsOfLife
+from forestay.adapters.temporal.workflows.bpel_case import BpelCaseWorkflow
+from forestay.adapters.temporal.workflows.case import CaseWorkflow
+from forestay.adapters.temporal.workflows.exlet import ExletWorkflow
+from forestay.adapters.temporal.workflows.outside import waiting_queue
+from forestay.adapters.temporal.workflows.python_case import PythonCaseWorkflow
+from forestay.adapters.temporal.workflows.shard import ShardWorkflow
+
+WORKFLOWS = (CaseWorkflow, ShardWorkflow, ExletWorkflow, BpelCaseWorkflow)
+PYTHON_WORKFLOWS = (*WORKFLOWS, PythonCaseWorkflow)
+STICKY = timedelta(seconds=5)
+"""How long a workflow waits for the worker that ran it last, before any other may go on with it: so long it stands still when that one was killed."""
+
+
+def runner() -> SandboxedWorkflowRunner:
+    """The sandbox, without a copy of the domain for each workflow: it is pure. So is what Python flows import."""
+    known = SandboxRestrictions.default.with_passthrough_modules("forestay.domain", "forestay.flows")
+    return SandboxedWorkflowRunner(restrictions=known)
+
+
+async def run_worker(client: Client, *, task_queue: str, activities: Activities, python: bool = False) -> None:
+    """Work off one task queue, and beside it wait for what cases wait for, until cancelled; with ``python`` the queue of Python flows too."""
+    async with asyncio.TaskGroup() as group:
+        for queue, workflows in [(task_queue, WORKFLOWS), (python_queue(task_queue), PYTHON_WORKFLOWS)][
+            : 2 if python else 1
+        ]:
+            for worker in _workers(client, queue, workflows, activities):
+                group.create_task(worker.run())
+
+
+def _workers(
+    client: Client, task_queue: str, workflows: Sequence[type[Any]], activities: Activities
+) -> tuple[Worker, Worker]:
+    working = Worker(
+        client,
+        task_queue=task_queue,
+        workflows=workflows,
+        activities=activities.all(),
+        workflow_runner=runner(),
+        interceptors=[SignsOfLife()],
+        # Most of them wait for their turn at the store, and those of a large flow must not keep the others out.
+        max_concurrent_activities=300,
+        # Else Temporal's client keeps them back until it is nearly too late.
+        max_heartbeat_throttle_interval=timedelta(seconds=EVERY),
+        sticky_queue_schedule_to_start_timeout=STICKY,
+        graceful_shutdown_timeout=timedelta(seconds=10),
+    )
+    waiting = Worker(
+        client,
+        task_queue=waiting_queue(task_queue),
+        activities=activities.waiting(),
+        interceptors=[SignsOfLife()],
+        max_heartbeat_throttle_interval=timedelta(seconds=EVERY),
+        max_concurrent_activities=1000,
+        max_concurrent_activity_task_polls=2,
+    )
+    return working, waiting

@@ -1,0 +1,141 @@
+"""The case of a WS-BPEL process as a workflow: the interpreter runs beside the case's loop, and its invokes are the case's items."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from temporalio import workflow
+
+from forestay.adapters.temporal.workflows import outside
+from forestay.adapters.temporal.workflows.outside import Plain
+from forestay.adapters.temporal.workflows.python_case import PythonCaseWorkflow
+from forestay.domain.flows.bpel_flow import BpelFlow, bpel_from_plain, first_message, message_from_plain
+from forestay.domain.flows.definition.flow import Task
+from forestay.domain.flows.events import Event, Verb, VerbKind
+from forestay.domain.flows.execution.flow_run import Phase
+from forestay.domain.flows.execution.grown import returned
+from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_writing import write_xml
+from forestay.flows.bpel.here import Stopped
+from forestay.flows.bpel.host import Incoming, Message
+from forestay.flows.bpel.interpreter import Interpreter
+from forestay.flows.bpel.partners import Partners
+from forestay.flows.desk import Work
+from forestay.flows.growing import json_text
+
+MAX_OUTPUTS = 65_536
+MAX_TRACE = 200
+
+
+class _Partners(Partners):
+    """The partners of a process, for whom its case does everything."""
+
+    def __init__(self, flow: BpelFlow, case: BpelCaseWorkflow) -> None:
+        super().__init__(flow)
+        self.case = case
+
+    def start(self, task: Task) -> Work:
+        return self.case.begin(task)
+
+    def fresh_name(self, wanted: str) -> str:
+        return self.case.name_for(wanted)
+
+    def give_up(self, name: str) -> None:
+        self.case.give_up(name)
+
+    def deliver(self, letter: Incoming) -> None:
+        self.case.interpreter.deliver(letter)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def now(self) -> float:
+        return workflow.time()
+
+    def trace(self, event: str) -> None:
+        self.case.traced = [*self.case.traced, event][-MAX_TRACE:]
+
+
+@workflow.defn(name=outside.BPEL_CASE)
+class BpelCaseWorkflow(PythonCaseWorkflow):
+    """Its argument is that of a case; the flow is a process with its job definitions and its mapping."""
+
+    @workflow.init
+    def __init__(self, given: Plain) -> None:
+        self.traced: list[str] = []
+        super().__init__(given)
+        bpel: Any = self.flow
+        process = bpel.process()
+        self.partners = _Partners(bpel, self)
+        self.interpreter = Interpreter(process, self.partners)
+        partner, operation = first_message(process)
+        self.interpreter.deliver(Incoming(partner, operation, _message(self.flow_run.params.get("message"))))
+
+    @workflow.run
+    async def run(self, given: Plain) -> Plain:
+        if self.flow_run.open:
+            self.function = asyncio.get_running_loop().create_task(self._call())
+        return await self._loop(given)
+
+    @workflow.signal(name=outside.LETTER)
+    def letter(self, plain: Plain) -> None:
+        """A message for the process from outside."""
+        told = Incoming(str(plain["partner"]), str(plain["operation"]), _message(plain.get("message")))
+        self.partners.accept(told)
+
+    def _read_flow(self, plain: Plain) -> Any:
+        return bpel_from_plain(plain)
+
+    def _take(self, event: Event) -> None:
+        if self.flow_run.phase is not Phase.RUNNING:
+            self.interpreter.closed = True
+        super()._take(event)
+
+    def give_up(self, name: str) -> None:
+        """Nobody waits for an item any more."""
+        item = self.flow_run.items.get(name)
+        if item is not None and not item.ended and not self.interpreter.closed:
+            reason = "the process has given it up"
+            self.inbox.append(Verb(outside.now(), f"bpel:{name}", VerbKind.REMOVE, item=name, by="bpel", reason=reason))
+            self.woken = True
+
+    def _past_words(self, limit: int) -> str:
+        return f"its history has more than {2 * limit} events, as many as a process may have"
+
+    async def _call(self) -> None:
+        try:
+            ended = await self.interpreter.run()
+        except Stopped as error:
+            self._fail(str(error))
+            return
+        except asyncio.CancelledError:
+            return
+        if ended.fault is not None:
+            fault = ended.fault
+            self._fail(f"{self.flow.name}, line {fault.line}: {fault}")
+            return
+        outputs = json.loads(json_text(self._replied(), "what the process answered", MAX_OUTPUTS))
+        self.flow_run, commands = returned(self.flow_run, outputs, outside.now())
+        self.perform(commands)
+
+    def _replied(self) -> Plain:
+        out: Plain = {}
+        for operation, message in self.partners.replies.items():
+            out[operation] = {name or "value": _shown(part) for name, part in message.items()}
+            if operation in self.partners.faulted_replies:
+                out[f"{operation}.fault"] = self.partners.faulted_replies[operation].rpartition("}")[2]
+        return out
+
+
+def _shown(part: Element) -> str:
+    return write_xml(part, indent=False).partition("\n")[2].strip() if part.elements else part.text
+
+
+def _message(plain: object) -> Message:
+    """A message that was looked at where it came in; one that is none all the same is an empty one, and breaks no case."""
+    try:
+        return message_from_plain(plain)
+    except ValueError:
+        return {}

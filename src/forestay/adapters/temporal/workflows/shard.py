@@ -1,0 +1,154 @@
+"""A shard as a workflow: at most 5,000 jobs of a round, known by three bitmaps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from temporalio import workflow
+
+from forestay.adapters.temporal.workflows import outside
+from forestay.adapters.temporal.workflows.outside import Plain
+from forestay.domain.flows.execution.messages import as_plain, from_plain
+from forestay.domain.flows.scatter.shard_run import (
+    BATCH_JOBS,
+    BatchAccepted,
+    BatchEnded,
+    CancelBatch,
+    ContinueBatch,
+    HoldBatch,
+    ShardCommand,
+    ShardEvent,
+    ShardRun,
+    SubmitBatch,
+    advance_shard,
+    shard_ended,
+    start_shard,
+)
+
+STEERED = {CancelBatch: "cancel", HoldBatch: "hold", ContinueBatch: "continue"}
+
+
+@workflow.defn(name=outside.SHARD)
+class ShardWorkflow:
+    """Its argument holds what never changes (``tie``, ``order``, ``limits``) and either ``start`` or, continued, ``run`` and ``outbox``."""
+
+    @workflow.init
+    def __init__(self, given: Plain) -> None:
+        self.given = given
+        self.inbox: deque[ShardEvent] = deque()
+        self.outbox: deque[Plain] = deque(given.get("outbox", ()))
+        self.tasks = outside.Tasks()
+        self.news = 0
+        """Counts what was told, so that a look at the jobs is spared while there is news."""
+        if "run" in given:
+            self.shard = ShardRun.from_plain(given["run"])
+        else:
+            start = given["start"]
+            self.shard, commands = start_shard(
+                first=start["first"],
+                count=start["count"],
+                skip=int(start.get("skip", "0"), 16),
+                open_=start.get("open", False),
+                wait=start.get("wait", True),
+                holders=tuple(start.get("holders", ())),
+                batch=given["limits"].get("batch", BATCH_JOBS),
+            )
+            self.outbox.extend(as_plain(command) for command in commands)
+
+    @workflow.run
+    async def run(self, given: Plain) -> None:
+        limits = given["limits"]
+        self.tasks.spawn(self._carry_out())
+        if self.shard.wait:
+            self.tasks.spawn(self._look(limits["look"]))
+        while True:
+            self.tasks.check()
+            while self.inbox:
+                self._take(self.inbox.popleft())
+            if self.shard.finished and not self.outbox:
+                break
+            if outside.too_long(limits["history"]):
+                workflow.continue_as_new(
+                    {
+                        **{name: given[name] for name in ("tie", "order", "limits", "shard")},
+                        "run": self.shard.as_plain(),
+                        "outbox": list(self.outbox),
+                    }
+                )
+            await workflow.wait_condition(
+                lambda: bool(
+                    self.inbox
+                    or self.tasks.error
+                    or (self.shard.finished and not self.outbox)
+                    or outside.too_long(limits["history"])
+                )
+            )
+        self.tasks.stop()
+        tie = given["tie"]
+        last = shard_ended(self.shard, at=outside.now(), work=given["order"]["work"], shard=given["shard"])
+        await outside.tell(tie["case"], as_plain(last))
+
+    @workflow.signal(name=outside.MESSAGES)
+    def messages(self, plain: list[Plain]) -> None:
+        """Ends from the relay, growth, holds and cancellation from the case."""
+        self.news += 1
+        for one in plain:
+            message = from_plain(one)
+            if isinstance(message, ShardEvent):
+                self.inbox.append(message)
+
+    @workflow.query(name=outside.STATE)
+    def state(self) -> Plain:
+        return self.shard.as_plain()
+
+    def _take(self, event: ShardEvent) -> None:
+        self.shard, commands = advance_shard(self.shard, event)
+        self.outbox.extend(as_plain(command) for command in commands)
+
+    async def _carry_out(self) -> None:
+        """One command after the other: a hold must find the jobs that were submitted before it."""
+        while True:
+            await workflow.wait_condition(lambda: bool(self.outbox))
+            message = from_plain(self.outbox[0])
+            assert isinstance(message, ShardCommand)  # noqa: S101 - nothing else is put there
+            await self._do(message)
+            self.outbox.popleft()
+
+    async def _do(self, command: ShardCommand) -> None:
+        batch: Plain = {**self.given["tie"], "order": self.given["order"], "shard": self.given["shard"]}
+        batch |= {"first": command.first, "count": command.count, "base": self.shard.first}
+        if not isinstance(command, SubmitBatch):
+            batch["verb"] = STEERED[type(command)]
+            if not isinstance(command, CancelBatch):
+                batch["holder"] = command.holder
+            await outside.do("steer_jobs", batch)
+            return
+        batch |= {"skip": f"{command.skip:x}", "holders": list(command.holders), "of": self._waited_for()}
+        try:
+            await outside.do("submit_jobs", batch, seconds=600)
+        except outside.Refused as error:
+            bad = (1 << command.count) - 1 << (command.first - self.shard.first)
+            self.inbox.append(BatchEnded(bad=bad, reason=str(error)))
+            return
+        self.inbox.append(BatchAccepted(command.first, command.count))
+
+    def _waited_for(self) -> int:
+        run = self.shard
+        return run.count - run.skipped.bit_count() if run.wait else 0
+
+    async def _look(self, seconds: float) -> None:
+        """Anti-entropy: after long silence, look how the jobs stand and make again what the store has lost."""
+        while True:
+            news = self.news
+            await asyncio.sleep(seconds)
+            if self.news != news or self.outbox:
+                continue
+            seconds = min(2 * seconds, outside.LAST_LOOK)
+            run = self.shard
+            batch: Plain = {**self.given["tie"], "order": self.given["order"], "shard": self.given["shard"]}
+            batch |= {"first": run.first, "count": run.submitted, "base": run.first, "of": self._waited_for()}
+            batch |= {"ended": f"{run.ended:x}", "holders": list(run.holders), "cancelled": run.cancelled}
+            found = from_plain(await outside.do("check_jobs", batch, seconds=600))
+            if isinstance(found, BatchEnded):
+                self.inbox.append(found)

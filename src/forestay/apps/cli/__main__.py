@@ -1,0 +1,7 @@
+"""`python -m forestay.apps.cli`: the verbs for users alone."""
+
+from __future__ import annotations
+
+from forestay.apps.cli import app
+
+app(prog_name="forestay")

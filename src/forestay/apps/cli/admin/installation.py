@@ -1,0 +1,201 @@
+"""The verbs that look at the installation: alerts, events, status, config."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli import session as session_of_verbs
+from forestay.apps.cli.amounts import moment
+from forestay.apps.cli.columns import Column
+from forestay.apps.cli.jobs import squeue
+from forestay.apps.cli.jobs.queue import whoami
+from forestay.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from forestay.client.transport.event_stream import StreamEvent
+
+
+def alerts(
+    session: Session, limit: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="At most so many.")] = 50
+) -> None:
+    """Show what someone should look at, newest first.
+
+    forestay alerts
+    """
+    found = session.client.alerts(limit=limit)
+    if session.out.as_json:
+        session.out.document({"alerts": found})
+        return
+    columns = [Column("TIME"), Column("ALERT"), Column("JOB"), Column("WHAT")]
+    rows = [
+        [moment(one.get("at")), str(one.get("alert", "")), str(one.get("job") or "-")[:8], str(one.get("words", ""))]
+        for one in found
+    ]
+    if rows:
+        session.out.table(columns, rows)
+    else:
+        session.out.say("There are no alerts.")
+
+
+def events(
+    session: Session,
+    job: Annotated[
+        list[str] | None, typer.Option("--job", "-j", metavar="JOB", help="Only of these jobs; repeatable.")
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option("--states", "-t", metavar="STATES", help="Only into these states.")
+    ] = None,
+    owner: Annotated[
+        list[str] | None, typer.Option("--user", "-u", metavar="NAME", help="Only jobs of these owners; repeatable.")
+    ] = None,
+    me: Annotated[bool, typer.Option("--me", help="Only your own jobs.")] = False,
+    team: Annotated[
+        list[str] | None, typer.Option("--team", metavar="NAME", help="Only jobs of these teams; repeatable.")
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", "-n", metavar="NAME", help="Only jobs with these names; repeatable.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only jobs with this label.")
+    ] = None,
+    count: Annotated[int | None, typer.Option("--count", "-c", min=1, metavar="N", help="End after so many.")] = None,
+) -> None:
+    """Follow what happens to jobs, until Ctrl-C.
+
+    forestay events --me
+    """
+    from forestay.client import Unavailable
+    from forestay.client.api import calls
+
+    filters: dict[str, Any] = {"owner": owner, "team": team, "name": name, "label": label}
+    if job:
+        filters["id"] = session.jobs(job)
+    if me:
+        filters["owner"] = [*(owner or []), whoami(session)]
+    if state:
+        try:
+            filters["state"] = squeue.states_named(state)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+    filters = {key: value for key, value in filters.items() if value}
+    seen, last_id = 0, ""
+    session.client.status()  # a wrong address or token is told at once, and with patience
+    while True:
+        try:
+            with session.client.stream(calls.events(filters), last_id=last_id) as stream:
+                for event in stream:
+                    last_id = event.id or last_id
+                    seen += _show(session, event)
+                    if count is not None and seen >= count:
+                        return
+        except Unavailable as error:
+            session.out.say(f"{neutral.line(str(error))}; opening it again. Events in between are not shown.")
+        time.sleep(session_of_verbs.REOPEN_AFTER)
+        session.client.status()
+
+
+def _show(session: Session, event: StreamEvent) -> int:
+    """Show an event of a job; how many were shown."""
+    import json
+
+    if event.name == "lost":
+        session.out.say("Events came faster than they were read; some are missing.")
+    if event.name != "job":
+        return 0
+    body = json.loads(event.data)
+    if session.out.as_json:
+        session.out.event(body)
+        return 1
+    job, line = body["job"], body["transition"]
+    at, paint = moment(line["at"]), session.out.paint
+    state = paint(f"{line['state']:<9}", {"failed": "red", "faulted": "red", "running": "green"}.get(line["state"], ""))
+    name = neutral.line(f"{job['name']}" + ("" if job["index"] is None else f"[{job['index']}]"))
+    session.out.raw(f"{paint(at, 'dim')} {job['id'][:8]} {state} {name}: {neutral.line(line['words'])}\n")
+    return 1
+
+
+def status(session: Session) -> None:
+    """Show servers, store, and jobs by state.
+
+    forestay status
+    """
+    told = session.client.status()
+    if session.out.as_json:
+        session.out.document(told)
+        return
+    you = told.get("you") or {}
+    rows = [
+        ("Server", f"{session.client.server} (version {told.get('version')}, {told.get('server')})"),
+        ("Store", str(told.get("store"))),
+        ("Lease", f"{told.get('lease')} s"),
+        ("Pilots here", f"{told.get('channels')} connected, {told.get('requests_waiting')} waiting for work"),
+    ]
+    if you:
+        rows.insert(
+            1, ("You", f"{you.get('subject')} of tenant {you.get('tenant')} ({', '.join(you.get('roles', []))})")
+        )
+    for label, value in rows:
+        session.out.data(f"{session.out.paint(f'{label:<12}', 'bold')} {neutral.line(value)}")
+    session.out.data()
+    servers = [[str(one.get("name")), str(one.get("url")), str(one.get("slots"))] for one in told.get("servers", [])]
+    session.out.table([Column("SERVER"), Column("URL"), Column("SLOTS", right=True)], servers)
+    session.out.data()
+    jobs: dict[str, int] = told.get("jobs") or {}
+    counted = [[f"{many:,}", state] for state, many in sorted(jobs.items(), key=lambda one: -one[1])]
+    session.out.table([Column("JOBS", right=True), Column("STATE")], counted)
+
+
+def link(session: Session) -> None:
+    """Print a link that logs a browser in as you. It is good once, within ten minutes. The browser may do what you may, for at most 12 hours.
+
+    forestay link
+    """
+    made = session.client.login_link()
+    if session.out.as_json:
+        session.out.document(made)
+    else:
+        session.out.data(made["url"])
+
+
+def config(session: Session) -> None:
+    """Show which server and token are used, and who said so. The token itself is not shown.
+
+    forestay config
+    """
+    from forestay.client import BadSettings
+    from forestay.client.transport.settings import find_server, places, project_file
+
+    where = places(os.environ)
+    files: dict[str, Path | None] = {
+        "project": project_file(Path.cwd()), "user": where.user, "system": where.system, "dev": where.dev, "token": where.user_token,
+    }  # fmt: skip
+    problem = server = token = None
+    try:
+        server = find_server(session.options.server, os.environ, Path.cwd(), where)
+        token = session.settings.token
+    except BadSettings as error:
+        problem = str(error)
+    if session.out.as_json:
+        session.out.document({
+            "server": {"value": server.value, "source": server.source} if server else None,
+            "token": {"source": token.source} if token else None,
+            "files": {name: {"path": str(path), "exists": path.exists()} for name, path in files.items() if path},
+            "problem": problem,
+        })  # fmt: skip
+        return
+    rows = [
+        ["server", server.value if server else "-", server.source if server else "-"],
+        ["token", "known" if token else "-", token.source if token else "-"],
+    ]
+    session.out.table([Column("SETTING"), Column("VALUE"), Column("SAID BY")], rows)
+    session.out.data()
+    found = [[name, str(path), "" if path.exists() else "(not there)"] for name, path in files.items() if path]
+    session.out.table([Column("FILE"), Column("PLACE"), Column("")], found)
+    if problem:
+        session.out.say(problem)

@@ -1,0 +1,1 @@
+"""Commands for pilots, hosts, sites and peers."""

@@ -1,0 +1,46 @@
+"""`forestay enrol`: a secret by which one pilot may register, once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forestay.apps.cli.amounts import moment
+from forestay.apps.cli.session import Session
+from forestay.apps.cli.verb import seconds
+
+
+def enrol(
+    session: Session,
+    site: Annotated[str, typer.Option("--site", metavar="NAME", help="The site the pilot is of.")] = "local",
+    launch: Annotated[
+        str, typer.Option("--launch", metavar="ID", help="The launch it is for; a site's agent fills this in.")
+    ] = "",
+    good_for: Annotated[
+        float, typer.Option("--for", metavar="TIME", parser=seconds, help="How long it is good (1h).")
+    ] = 3600.0,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it to this new file, readable by you alone.")
+    ] = None,
+) -> None:
+    """Make a secret by which one pilot may register, once. It is shown now and never again (operators, sites).
+
+    forestay enrol --site cluster --for 12h --out pilot.secret
+    """
+    from forestay.client.api import calls
+
+    made = session.client.send(calls.enrol(site, launch=launch, seconds=int(good_for)))
+    if out is not None:
+        with os.fdopen(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(f"{made['secret']}\n")
+        if session.out.as_json:
+            session.out.document({"file": str(out), "expires": made["expires"]})
+        else:
+            session.out.say(f"{out} lets one pilot in until {moment(made['expires'])}.")
+    elif session.out.as_json:
+        session.out.document(made)
+    else:
+        session.out.data(made["secret"])

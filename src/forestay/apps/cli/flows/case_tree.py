@@ -1,0 +1,189 @@
+"""A case as a tree of its items: how each stands, how many of its jobs have ended how, since when, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.amounts import lasting, read_moment
+from forestay.apps.cli.columns import cells, cut, padded
+
+if TYPE_CHECKING:
+    from forestay.client.api.answers import Case, CaseWhole, Incident, ItemJson
+
+MARKS = {
+    "waiting": ("·", "dim"),
+    "listing": ("●", "cyan"),
+    "binding": ("●", "cyan"),
+    "running": ("●", "cyan"),
+    "faulted": ("!", "yellow"),
+    "completed": ("✓", "green"),
+    "forced_complete": ("✓", "green"),
+    "skipped": ("-", "dim"),
+    "failed": ("✗", "red"),
+    "cancelled": ("-", "dim"),
+}
+"""A sign and a colour for each state; the word stands beside them, so that neither is needed to read it."""
+ENDED = frozenset({"completed", "forced_complete", "skipped", "failed", "cancelled"})
+COLOURS = {"completed": "green", "forced_complete": "green", "running": "cyan", "failed": "red", "broken": "red"}
+"""Of cases."""
+
+
+class Counts(NamedTuple):
+    """The jobs of a round as the store has them."""
+
+    made: int = 0
+    running: int = 0
+    well: int = 0
+    bad: int = 0
+
+
+class Line(NamedTuple):
+    """One line of the tree, in parts: the rails, the sign, the name and the rest."""
+
+    rails: str
+    mark: str
+    colour: str
+    text: str
+    more: str = ""
+    """What is dim."""
+    done: bool = False
+    """It can be left out when there is no room."""
+
+
+def asking(waiting: Sequence[Incident]) -> str:
+    """That a person is asked, and how that person finds out."""
+    first = waiting[0]
+    how = f"forestay explain {first['job'][:8]}" if first["job"] else "forestay inbox"
+    return f"{len(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for a person: {how}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A case as it stands."""
+
+    case: CaseWhole
+    now: datetime
+    counts: Mapping[str, Counts] = field(default_factory=dict)
+    """By round; newer than what the case itself has been told."""
+    waiting: Sequence[Incident] = ()
+    """What has gone wrong in it and waits for a person."""
+
+    def head(self) -> str:
+        """The case in one line."""
+        jobs = [self.count(item) for item in self.case["items"]]
+        made, well, bad = sum(one.made for one in jobs), sum(one.well for one in jobs), sum(one.bad for one in jobs)
+        parts = [lasting(self.age())]
+        if made:
+            parts.append(f"{well + bad:,} of {made:,} jobs ended" + (f", {bad:,} badly" if bad else ""))
+        if self.case["compensations"] and self.case["phase"] == "compensating":
+            parts.append(f"{self.case['compensations']} steps to undo")
+        if self.case["holders"]:
+            parts.append("held by " + ", ".join(self.case["holders"]))
+        if self.waiting:
+            parts.append(asking(self.waiting))
+        return neutral.line(f"{self.case['name']} {self.case['id'][:8]} {word(self.case)} · {' · '.join(parts)}")
+
+    def age(self) -> float:
+        return _between(self.case["started"], self.case["ended"], self.now)
+
+    def count(self, item: ItemJson) -> Counts:
+        """The better known of what the store says and what the case was told."""
+        known = self.counts.get(f"{item['id']}@{item['round']}", Counts())
+        return Counts(
+            max(known.made, item["count"]), known.running, max(known.well, item["well"]), max(known.bad, item["bad"])
+        )
+
+    def lines(self, width: int = 100) -> list[Line]:
+        """The items, those inside others below them."""
+        inside: dict[str, list[ItemJson]] = {}
+        for item in self.case["items"]:
+            inside.setdefault(container(item["id"]), []).append(item)
+        widest = max((cells(_title(item)) + 2 * _depth(item) for item in self.case["items"]), default=0)
+        return list(self._level("", inside, "", min(widest, 40), width))
+
+    def _level(
+        self, outer: str, inside: Mapping[str, Sequence[ItemJson]], rails: str, widest: int, width: int
+    ) -> Iterator[Line]:
+        found = inside.get(outer, ())
+        for place, item in enumerate(found):
+            last = place == len(found) - 1
+            own = "" if not outer and not rails else rails + ("└ " if last else "├ ")
+            mark, colour = MARKS.get(item["state"], ("?", ""))
+            name = padded(cut(_title(item), widest), max(0, widest - len(own)))
+            more = cut(self.told(item), max(10, width - widest - 4))
+            yield Line(own, mark, colour, name, more, item["state"] in ENDED and item["state"] != "failed")
+            below = "" if not outer and not rails else rails + ("  " if last else "│ ")
+            yield from self._level(item["id"], inside, below + " ", widest, width)
+
+    def told(self, item: ItemJson) -> str:
+        """What is to be said of an item, beside its name."""
+        count = self.count(item)
+        parts = [item["state"].replace("_", " ")]
+        if count.made > 1:
+            ended = f"{count.well + count.bad:,} of {count.made:,}"
+            parts.append(ended + (f", {count.running:,} running" if count.running and not _ended(item) else ""))
+        if count.bad and count.made > 1:
+            parts.append(f"{count.bad:,} failed")
+        if seconds := self._lasted(item):
+            parts.append(lasting(seconds))
+        if item["holders"]:
+            parts.append("held by " + ", ".join(item["holders"]))
+        if item["reason"]:
+            parts.append(item["reason"])
+        return neutral.line(" · ".join(parts))
+
+    def _lasted(self, item: ItemJson) -> float | None:
+        began = item.get("began")
+        return _between(began, item.get("finished"), self.now) if began else None
+
+
+def fitted(lines: Sequence[Line], room: int) -> list[Line]:
+    """At most so many lines: what has ended well goes first, then what is at the end."""
+    room = max(room, 3)
+    if len(lines) <= room:
+        return list(lines)
+    spare = len(lines) - room + 1
+    kept: list[Line] = []
+    for line in lines:
+        if spare and line.done:
+            spare -= 1
+        else:
+            kept.append(line)
+    left_out = len(lines) - len(kept[: room - 1])
+    return [*kept[: room - 1], Line("", "…", "dim", f"and {left_out:,} more")]
+
+
+def word(case: Case | CaseWhole) -> str:
+    return case["state"].replace("_", " ")
+
+
+def container(item: str) -> str:
+    """The item that another is inside of: ``a@1/2/b`` is inside ``a``."""
+    return item.rpartition("/")[0].rpartition("/")[0].rpartition("@")[0] if "/" in item else ""
+
+
+def _title(item: ItemJson) -> str:
+    """Its task, and inside a loop the round: the part of its id between the loop and the task."""
+    block = item["id"].rpartition("/")[0].rpartition("/")[2]
+    return neutral.line(item["task"] + (f" ({_block(block)})" if block else ""))
+
+
+def _block(block: str) -> str:
+    return f"round {block}" if block.isdigit() else block
+
+
+def _depth(item: ItemJson) -> int:
+    return item["id"].count("/") // 2
+
+
+def _ended(item: ItemJson) -> bool:
+    return item["state"] in ENDED
+
+
+def _between(began: str | None, ended: str | None, now: datetime) -> float:
+    first, last = read_moment(began), read_moment(ended) or now
+    return max(0.0, (last - first).total_seconds()) if first else 0.0

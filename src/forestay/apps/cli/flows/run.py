@@ -1,0 +1,147 @@
+"""`forestay run` and `forestay watch`: start a case, and see how it does until it has ended."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.flows.case_view import follow
+from forestay.apps.cli.flows.check import read_flow, refuse_flow
+from forestay.apps.cli.jobs.squeue import cause
+from forestay.apps.cli.session import Session
+from forestay.apps.cli.verb import seconds
+
+if TYPE_CHECKING:
+    from forestay.client.api.answers import CaseWhole
+
+CASE = typer.Argument(metavar="CASE", help="A case's id, or its first 4 or more characters.")
+SHOWN = 5
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}|[0-9a-f]{64}")
+"""Of a Python flow; or the version of a flow that is stored."""
+Timeout = Annotated[
+    float | None, typer.Option(parser=seconds, metavar="TIME", help="Exit code 7 after so long; the case goes on.")
+]
+
+
+def run(
+    session: Session,
+    flow: Annotated[
+        str,
+        typer.Argument(
+            metavar="FLOW",
+            help="A flow's file in YAML or JSON, - for stdin; or the name of a Python flow that the server has.",
+        ),
+    ],
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter: JSON, or else text; repeatable."),
+    ] = None,
+    params: Annotated[
+        Path | None, typer.Option("--params", metavar="FILE", help="Parameters in a file, YAML or JSON.")
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Start the case, print its id, and do not wait.")
+    ] = False,
+    key: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The same key again gives the same case, not a second one.")
+    ] = None,
+    timeout: Timeout = None,
+) -> int:
+    """Run a flow as a case, and watch it. Ctrl-C leaves the case running.
+
+    forestay run nightly.yaml --param day=2026-05-01
+    """
+    given = _params(params, param or [])
+    if flow == "-" or Path(flow).is_file():
+        read = read_flow(Path(flow))
+        if read.flow is None:
+            return refuse_flow(session, flow, read)
+        version = session.client.store_flow(read.text)["version"]
+    elif NAME.fullmatch(flow):
+        version = flow
+    else:
+        raise typer.BadParameter(f"there is no file {flow}")
+    return start(session, version, given, key=key, detach=detach, timeout=timeout)
+
+
+def start(
+    session: Session, version: str, given: dict[str, Any], *, key: str | None, detach: bool, timeout: float | None
+) -> int:
+    """Start a case and show how it does, or only its id."""
+    started = session.client.start_case(version, given, key=key)
+    if detach:
+        if session.out.as_json:
+            session.out.document({"id": started["id"], "created": started["created"], "flow": version})
+        else:
+            session.out.data(started["id"])
+        return ExitCode.OK
+    return ended_words(session, follow(session, started["id"], timeout=timeout))
+
+
+def watch(session: Session, case: Annotated[str, CASE], timeout: Timeout = None) -> int:
+    """Show how a case does until it has ended. To stop watching changes nothing.
+
+    forestay watch 4f1c9d2a
+    """
+    return ended_words(session, follow(session, session.case(case), timeout=timeout))
+
+
+def ended_words(session: Session, case: CaseWhole) -> int:
+    from forestay.client.api.answers import CASE_WELL
+
+    out = session.out
+    well = case["state"] in CASE_WELL
+    if out.as_json:
+        out.document({"case": case})
+    else:
+        out.data(f"{case['id']} {case['state']}")
+        for name, value in case["outputs"].items():
+            out.data(neutral.line(f"{name}: {value if isinstance(value, str) else json.dumps(value)}"))
+    if not well:
+        if case["reason"]:
+            out.say(neutral.line(f"Why: {case['reason']}"))
+        _tell_failed_jobs(session, case["id"])
+        out.say(f"More: forestay history {case['id'][:8]}")
+    return ExitCode.OK if well else ExitCode.JOB_FAILED
+
+
+def _tell_failed_jobs(session: Session, case: str) -> None:
+    found = session.client.find_jobs({"case": case, "state": ["failed", "faulted"]}, sort="-changed", limit=SHOWN)
+    for job in found.jobs:
+        why = f": {cause(job['last'])}" if job["last"] else ""
+        session.out.say(neutral.line(f"Job {job['name']} {job['state']}{why}. See: forestay story {job['id'][:8]}"))
+    if found.cursor:
+        session.out.say(f"There are more: forestay jobs --case {case}")
+
+
+def _params(file: Path | None, pairs: list[str]) -> dict[str, Any]:
+    given: dict[str, Any] = _params_file(file) if file else {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        if not sign or not name:
+            raise typer.BadParameter(f"{pair!r}: write NAME=VALUE", param_hint="--param")
+        try:
+            given[name] = json.loads(text)
+        except ValueError:
+            given[name] = text
+    return given
+
+
+def _params_file(file: Path) -> dict[str, Any]:
+    from forestay.formats.text.yaml_text import read_yaml
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error}", param_hint="--params") from error
+    read = read_yaml(text)
+    if read.findings or not isinstance(read.value, dict):
+        why = read.findings[0].message if read.findings else "names with values are wanted"
+        raise typer.BadParameter(f"{file}: {why}", param_hint="--params")
+    return {str(name): value for name, value in read.value.items()}

@@ -1,0 +1,172 @@
+"""`forestay explain`: why a job, or an item of another engine, failed, what was decided about it and by what, and what came of it, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.amounts import lasting, moment, size
+from forestay.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from forestay.client.api.answers import IncidentWhole, Job
+
+MOST = 20
+_RETRY = {
+    "same": "Trying it again as it is may help.",
+    "changed": "Trying it again helps only if something is changed.",
+    "elsewhere": "Trying it again elsewhere may help.",
+    "no": "Trying it again will not help.",
+}
+
+
+def explain(
+    session: Session,
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="JOB|INCIDENT",
+            help="The id of a job or an incident, or its beginning; none: the newest that waits for a person.",
+        ),
+    ] = None,
+) -> None:
+    """Say why a job failed, and what was decided about it. Why so, and what came of it, too.
+
+    forestay explain 4f1c9d2a
+    """
+    found, alone = _named(session, job)
+    if alone is not None:
+        _explain_incident(session, alone)
+    if found is None:
+        return
+    name = found["id"]
+    page = session.client.find_incidents({"job": name}, limit=MOST)
+    whole = [session.client.incident(one["id"]) for one in reversed(page.incidents)]
+    if session.out.as_json:
+        session.out.document({"job": found, "incidents": whole})
+        return
+    for line in told(found, whole, session.out.paint):
+        session.out.data(line)
+    if page.cursor is not None:
+        session.out.say(f"These are the last {MOST}.")
+    if whole and whole[-1]["state"] == "held":
+        session.out.say(
+            f"It waits for a person: forestay retry {name[:8]} tries it again; "
+            f"forestay rules add --from {name[:8]} --if CONDITION --then resubmit answers all that are like it."
+        )
+
+
+def _named(session: Session, name: str | None) -> tuple[Job | None, IncidentWhole | None]:
+    """The job that is meant; or else the incident, if it is no job's, as of another engine's item."""
+    from forestay.client.transport.errors import NotFound
+
+    if name is not None:
+        try:
+            return session.client.job(session.job(name)), None
+        except NotFound as no_job:
+            try:
+                found = session.client.incident(session.incident(name))
+            except NotFound:
+                raise no_job from None
+    else:
+        found = session.client.incident(session.incident("newest"))
+    return (session.client.job(found["job"]), None) if found["job"] else (None, found)
+
+
+def _explain_incident(session: Session, one: IncidentWhole) -> None:
+    if session.out.as_json:
+        session.out.document({"job": None, "incidents": [one]})
+        return
+    paint = session.out.paint
+    what = one["item"] or f"case {one['case']}"
+    session.out.data(paint(neutral.line(what), "bold") + neutral.line(f" of {one['owner']}, {one['type']}"))
+    session.out.data(paint(one["id"], "dim"))
+    session.out.data()
+    for line in _incident(one, paint):
+        session.out.data(line)
+    if one["case"]:
+        session.out.say(f"forestay history {one['case']} tells of its case.")
+    if one["state"] == "held":
+        session.out.say(
+            f"It waits for a person: forestay inbox launch {one['id'][:8]} EXLET answers it; "
+            f"forestay rules add --from {one['id'][:8]} --if CONDITION --then resubmit answers all that are like it."
+        )
+
+
+def told(job: Job, incidents: list[IncidentWhole], paint: Callable[..., str]) -> Iterator[str]:
+    """The lines of an explanation."""
+    yield paint(neutral.line(job["name"]), "bold") + neutral.line(
+        f" of {job['owner']} is {job['state'].replace('_', ' ')}"
+    )
+    yield paint(job["id"], "dim")
+    if not incidents:
+        yield ""
+        yield "Nothing went wrong with it, as far as is known."
+    for one in incidents:
+        yield ""
+        yield from _incident(one, paint)
+
+
+def _incident(one: IncidentWhole, paint: Callable[..., str]) -> Iterator[str]:
+    finding: dict[str, Any] = one["context"].get("finding", {})
+    evidence: dict[str, Any] = one["context"].get("evidence", {})
+    yield paint(f"Attempt {one['attempt']}, {moment(one['at'])}", "bold")
+    yield f"  Seen      {neutral.line(_seen(evidence))}"
+    sure = f"{100 * float(finding.get('confidence', 0)):.0f} % sure"
+    yield f"  Cause     {paint(one['cause'], 'yellow')} ({sure}). {neutral.line(str(finding.get('words', '')))}"
+    for line in finding.get("lines", [])[:3] or _last_lines(evidence):
+        yield "            " + paint(neutral.line(f"| {line}"[:200]), "dim")
+    if finding.get("advice"):
+        # Of a failure that nobody knows, nobody knows what helps.
+        helps = "" if one["cause"] == "unknown" else " " + _RETRY.get(str(finding.get("retry")), "")
+        yield f"            {neutral.line(str(finding['advice']))}{helps}"
+    for decision in one["decisions"]:
+        detail = decision["detail"]
+        yield f"  Decided   {_verdict(decision)}, by {neutral.line(_who(decision['by']))}: {neutral.line(str(detail.get('words', '')))}"
+        for step in detail.get("path", [])[1:-1]:  # the last is the one that decided
+            yield f"            rule {neutral.line(step['rule'][:8])}: {step['verdict']}{neutral.line(' — ' + step['message'] if step['message'] else '')}"
+        shadow = detail.get("shadow")
+        if isinstance(shadow, dict) and shadow.get("rule"):
+            yield f"            {neutral.line(shadow['rule'])} does not act yet; it would have said otherwise"
+    for step in one["steps"]:
+        said = step["detail"] if step["detail"] != f"incident {one['id']}" else ""
+        yield f"  Done      {step['action']}: {step['state']}{neutral.line(' — ' + said if said else '')}"
+    note = f": {neutral.line(one['note'])}" if one["note"] and one["note"] != f"incident {one['id']}" else ""
+    yield f"  Stands    {paint(one['state'], 'red' if one['state'] in {'held', 'failed'} else 'green')}{note}"
+
+
+def _who(by: str) -> str:
+    """A rule by the beginning of its id and its set; the house by its name."""
+    rule_set, mark, rule = by.partition("#")
+    return f"rule {rule[:8]} of {rule_set}" if mark else by
+
+
+def _last_lines(evidence: dict[str, Any]) -> list[str]:
+    """Where no line decided, the last ones say most."""
+    return [line for line in str(evidence.get("log_tail", "")).splitlines() if line.strip()][-3:]
+
+
+def _verdict(decision: dict[str, Any]) -> str:
+    if decision["exlet"] is None:
+        return str(decision["verdict"])
+    return ", ".join(str(one.get("action", "")) for one in decision["exlet"].get("steps", []))
+
+
+def _seen(evidence: dict[str, Any]) -> str:
+    parts = []
+    if evidence.get("exit_code") is not None:
+        parts.append(f"exit code {evidence['exit_code']}")
+    if evidence.get("signal") is not None:
+        parts.append(f"signal {evidence['signal']}")
+    if evidence.get("wall_time") is not None:
+        limit = f" of {lasting(evidence['time_limit'])}" if evidence.get("time_limit") else ""
+        parts.append(f"after {lasting(evidence['wall_time'])}{limit}")
+    if evidence.get("peak_memory"):
+        limit = f" of {size(evidence['memory_limit'])}" if evidence.get("memory_limit") else ""
+        parts.append(f"memory {size(evidence['peak_memory'])}{limit}")
+    if evidence.get("node"):
+        parts.append(f"on {evidence['node']}")
+    return ", ".join(parts) or "nothing but that its pilot was lost"

@@ -1,0 +1,157 @@
+"""`forestay describe`: everything about one job, for a reader."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.amounts import elapsed, lasting, moment, size
+from forestay.apps.cli.jobs import squeue
+from forestay.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from forestay.client.api.answers import Job, LastJson, SpecificationJson
+
+JOB = typer.Argument(metavar="JOB", help="Its id, or the first 4 or more characters.")
+
+
+def describe(session: Session, job: Annotated[str, JOB]) -> None:
+    """Show everything about a job.
+
+    forestay describe 4f1c9d2a
+    """
+    name = session.job(job)
+    found, specification = session.client.job(name), session.client.specification(name)
+    if session.out.as_json:
+        session.out.document({"job": found, "specification": specification})
+        return
+    sections = description(found, specification, session.client.now())
+    width = max(len(label) for _, rows in sections for label, _ in rows)
+    for number, (title, rows) in enumerate(sections):
+        if number:
+            session.out.data()
+        session.out.data(session.out.paint(title, "bold"))
+        for label, value in rows:
+            session.out.data(f"  {label:<{width}}  {neutral.line(value)}")
+
+
+def description(job: Job, specification: SpecificationJson, now: datetime) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What is known of a job in sections, of which only those with something in them are shown."""
+    index = "" if job["index"] is None else f" [{job['index']}]"
+    about = [
+        ("Id", job["id"]),
+        ("Name", job["name"] + index),
+        ("Owner", job["owner"] + (f", team {job['team']}" if job["team"] else "") + f", tenant {job['tenant']}"),
+        ("Submitted", moment(job["created"])),
+    ]
+    if job["labels"]:
+        about.append(("Labels", ", ".join(f"{key}={value}" for key, value in sorted(job["labels"].items()))))
+    if job["callback"]:
+        callback = job["callback"]
+        told = "told" if callback["done"] else f"not told yet ({callback['tries']} tries)"
+        about.append(("Callback", f"{callback['url']}, {told}"))
+    sections = [("Job", about), ("State", _standing(job, now)), ("Runs", _running(job, specification))]
+    if job["last"]:
+        sections.append((f"Attempt {job['last'].get('attempt', '?')}, the last that ended", ending(job["last"], job)))
+    if job["winner"]:
+        manifest = job["winner"]["manifest"]
+        rows = [("From", f"attempt {job['winner']['attempt']}")]
+        if manifest:
+            rows += [
+                ("Place", manifest["path"]),
+                ("Files", f"{manifest['files']:,}, {size(manifest['bytes'])}"),
+                ("Manifest", f"sha256 {manifest['sha256']}"),
+            ]
+        sections.append(("Outputs", rows))
+    return sections
+
+
+def _standing(job: Job, now: datetime) -> list[tuple[str, str]]:
+    phase = f", {job['phase']}" if job["phase"] else ""
+    rows = [
+        ("State", f"{job['state']}{phase}, since {moment(job['changed'])}"),
+        (
+            "Attempt",
+            f"{job['attempt']} of {job['max_attempts']}; {job['faults']} ended badly, {job['releases']} lost their pilot",
+        ),
+        ("Priority", str(job["priority"])),
+    ]
+    if job["held"]:
+        rows.append(("Held by", ", ".join(job["holders"])))
+    if job["claim"]:
+        claim = job["claim"]
+        rows.append(
+            ("Claimed", f"by pilot {claim['pilot']} on {claim['host']}, {lasting(squeue.time_used(job, now))} ago")
+        )
+        rows.append(("Claim", claim["id"]))
+    elif job["state"] == "available":
+        why = squeue.reason(job, now)
+        rows.append(("Waits", f"until {moment(job['not_before'])}" if why == "BeginTime" else "for a pilot with room" if why == "Resources" else "until it is let go"))  # fmt: skip
+    if job["overlap_possible"]:
+        rows.append(("Overlap", "an earlier attempt was given up without proof that its process is gone"))
+    rows.append(("Version", f"{job['version']}, generation {job['generation']}"))
+    return rows
+
+
+def _running(job: Job, specification: SpecificationJson) -> list[tuple[str, str]]:
+    needs = job["resources"]
+    wanted = [f"{needs.get('cpus', 1)} CPU"]
+    wanted += [f"{size(needs.get('memory', 0))} memory"] if needs.get("memory") else []
+    wanted += [f"{size(needs.get('disk', 0))} disk"] if needs.get("disk") else []
+    wanted += [f"{needs.get('gpus')} GPU"] if needs.get("gpus") else []
+    wall = needs.get("wall")
+    wanted += [f"at most {elapsed(wall)}"] if wall else []
+    rows = [("Command", shlex.join(specification["command"]))]
+    if job["parameters"]:
+        rows.append(("Parameters", ", ".join(f"{key}={value}" for key, value in sorted(job["parameters"].items()))))
+    rows.append(("Needs", f"{', '.join(wanted)} (class {job['resource_class']})"))
+    if job["expected_runtime"] is not None:
+        rows.append(("Expected", f"{lasting(job['expected_runtime'])}; an alert is raised past it"))
+    rows += [("Environment", f"{key}={value}") for key, value in sorted(specification.get("environment", {}).items())]
+    if specification.get("outputs"):
+        rows.append(("Must leave", ", ".join(specification.get("outputs", []))))
+    if specification.get("effects") == "external":
+        rows.append(("Effects", "external: a run that lost its pilot's lease is killed"))
+    rows.append(("Specification", job["specification"]))
+    return rows
+
+
+def ending(last: LastJson, job: Job) -> list[tuple[str, str]]:
+    """How an attempt ended."""
+    rows = [("Ended", "well" if last.get("outcome") == "ok" else f"badly: {in_words(last)}")]
+    if last.get("started"):
+        rows.append(("Started", moment(last.get("started"))))
+    wall, cpu, peak = last.get("wall"), last.get("cpu"), last.get("peak_memory")
+    if wall is not None:
+        busy = f", {cpu:.1f} s of CPU" if cpu is not None else ""
+        rows.append(("Ran", lasting(wall) + busy))
+    if peak is not None:
+        asked = job["resources"].get("memory") or 0
+        rows.append(("Peak memory", size(peak) + (f" of {size(asked)} asked for" if asked else "")))
+    if last.get("host"):
+        rows.append(("Host", last.get("host", "")))
+    return rows
+
+
+def in_words(last: LastJson) -> str:
+    """The end of an attempt in a few words."""
+    reason, code, signal = last.get("reason"), last.get("exit_code"), last.get("signal")
+    told = {
+        "start-failed": "the command could not be started",
+        "output-missing": "an output that it must leave was not there",
+        "output-failed": "its outputs could not be kept",
+        "cancelled": "it was told to stop",
+        "wall-limit": "it ran longer than its limit",
+        "not-started": "the pilot gave it back",
+        "pilot-stopped": "its pilot had to go",
+    }.get(reason or "")
+    if told:
+        return told
+    if signal:
+        return f"killed by signal {signal}"
+    return f"exit code {code}" if code is not None else reason or "unknown"

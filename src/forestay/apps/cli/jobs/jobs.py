@@ -1,0 +1,200 @@
+"""`forestay jobs`: search and count by everything that is known of a job."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forestay.apps.cli.amounts import lasting, moment, parse_moment
+from forestay.apps.cli.columns import Column, table
+from forestay.apps.cli.jobs import squeue
+from forestay.apps.cli.jobs.queue import whoami
+from forestay.apps.cli.jobs.submit import duration_option, pairs, size_option
+from forestay.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from forestay.client.api.answers import Job
+
+
+def moment_option(text: str) -> str:
+    try:
+        return parse_moment(text, datetime.now(UTC))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+_Many = list[str] | None
+
+
+def jobs(
+    session: Session,
+    state: Annotated[
+        _Many, typer.Option("--state", "-t", metavar="STATE", help="States, ours or squeue's; repeatable.")
+    ] = None,
+    owner: Annotated[
+        _Many, typer.Option("--owner", "-u", metavar="NAME", help="Owners; repeatable, as are those below.")
+    ] = None,
+    me: Annotated[bool, typer.Option("--me", help="Your own jobs.")] = False,
+    team: Annotated[_Many, typer.Option("--team", metavar="NAME", help="Teams.")] = None,
+    name: Annotated[_Many, typer.Option("--name", "-n", metavar="NAME", help="Names.")] = None,
+    specification: Annotated[_Many, typer.Option("--specification", metavar="ID", help="Specifications.")] = None,
+    pilot: Annotated[_Many, typer.Option("--pilot", metavar="ID", help="Pilots.")] = None,
+    host: Annotated[_Many, typer.Option("--host", "-w", metavar="NAME", help="Hosts.")] = None,
+    label: Annotated[_Many, typer.Option("--label", metavar="KEY=VALUE", help="Labels.")] = None,
+    resource_class: Annotated[
+        _Many, typer.Option("--resource-class", metavar="CLASS", help="Resource classes.")
+    ] = None,
+    case: Annotated[_Many, typer.Option("--case", metavar="ID", help="Jobs of these cases.")] = None,
+    held: Annotated[bool | None, typer.Option("--held/--not-held", help="Held by someone, or not.")] = None,
+    min_priority: Annotated[int | None, typer.Option(metavar="N", help="Priority from.")] = None,
+    max_priority: Annotated[int | None, typer.Option(metavar="N", help="Priority up to.")] = None,
+    min_expected_runtime: Annotated[
+        int | None, typer.Option(parser=duration_option, metavar="TIME", help="Expected runtime from.")
+    ] = None,
+    max_expected_runtime: Annotated[
+        int | None, typer.Option(parser=duration_option, metavar="TIME", help="Expected runtime up to.")
+    ] = None,
+    min_retries: Annotated[int | None, typer.Option(metavar="N", help="Tried again at least so often.")] = None,
+    min_cpus: Annotated[int | None, typer.Option(metavar="N", help="CPUs from.")] = None,
+    max_cpus: Annotated[int | None, typer.Option(metavar="N", help="CPUs up to.")] = None,
+    min_memory: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Memory from.")] = None,
+    max_memory: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Memory up to.")] = None,
+    min_gpus: Annotated[int | None, typer.Option(metavar="N", help="GPUs from.")] = None,
+    created_after: Annotated[
+        str | None,
+        typer.Option(
+            "--created-after",
+            "--since",
+            "-S",
+            parser=moment_option,
+            metavar="TIME",
+            help="Submitted after: 2026-05-01, 12:30, 2h.",
+        ),
+    ] = None,
+    created_before: Annotated[
+        str | None,
+        typer.Option(
+            "--created-before", "--until", "-E", parser=moment_option, metavar="TIME", help="Submitted before."
+        ),
+    ] = None,
+    changed_after: Annotated[
+        str | None,
+        typer.Option("--changed-after", parser=moment_option, metavar="TIME", help="Anything happened after."),
+    ] = None,
+    exit_code: Annotated[
+        int | None, typer.Option("--exit-code", metavar="N", help="The last attempt ended with this code.")
+    ] = None,
+    other: Annotated[
+        _Many, typer.Option("--filter", metavar="NAME=VALUE", help="Any other filter of the interface; repeatable.")
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(metavar="FIELD", help="Field to sort by, with - in front downwards.")
+    ] = "-created",
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 100,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All that are found.")] = False,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="FIELD", help="Count instead: by state, owner, team, name, host …")
+    ] = None,
+    ids: Annotated[bool, typer.Option("--ids", help="Only ids, for `forestay cancel -` and the like.")] = False,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Whole ids and names.")] = False,
+) -> None:
+    """Search jobs, newest first, or count them.
+
+    forestay jobs --state failed --since 2h --by host
+    """
+    filters: dict[str, Any] = {
+        "state": _states(state or []), "owner": owner, "team": team, "name": name, "specification": specification, "pilot": pilot,
+        "host": host, "label": label, "resource_class": resource_class, "held": held, "min_priority": min_priority,
+        "case": [session.case(one) for one in case or ()], "max_priority": max_priority, "min_expected_runtime": min_expected_runtime, "max_expected_runtime": max_expected_runtime,
+        "min_retries": min_retries, "min_cpus": min_cpus, "max_cpus": max_cpus, "min_memory": min_memory, "max_memory": max_memory,
+        "min_gpus": min_gpus, "created_after": created_after, "created_before": created_before, "changed_after": changed_after,
+    }  # fmt: skip
+    if me:
+        filters["owner"] = [*(owner or []), whoami(session)]
+    if exit_code is not None:
+        filters |= {"min_exit_code": exit_code, "max_exit_code": exit_code}
+    filters = {key: value for key, value in filters.items() if value not in (None, [])} | pairs(other or (), "--filter")
+    if by is not None:
+        _count(session, by, filters)
+        return
+    out, client = session.out, session.client
+    most = None if everything else limit
+    if ids or (out.as_json and everything):
+        found = client.all_jobs(filters, sort=sort, most=most)
+        if ids:
+            for job in found:
+                out.data(job["id"])
+        else:
+            out.documents("jobs", found)
+        return
+    rows = list(client.all_jobs(filters, sort=sort, most=most))
+    if out.as_json:
+        out.documents("jobs", rows)
+    else:
+        for line in _lines(session, rows, long=long):
+            out.data(line)
+    if most is not None and len(rows) == most:
+        out.say(f"The first {most:,} are shown; there may be more: --limit N or --all.")
+
+
+def _states(words: list[str]) -> list[str]:
+    try:
+        return list(dict.fromkeys(state for word in words for state in squeue.states_named(word)))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _count(session: Session, by: str, filters: dict[str, Any]) -> None:
+    counts = session.client.count_jobs(by.replace("-", "_"), filters)
+    if session.out.as_json:
+        session.out.document({"counts": counts})
+        return
+    rows = [[f"{many:,}", value] for value, many in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
+    rows.append([f"{sum(counts.values()):,}", "in all"])
+    columns = [Column("JOBS", right=True), Column(by.upper())]
+    session.out.table(columns, rows)
+
+
+def _lines(session: Session, found: list[Job], *, long: bool) -> list[str]:
+    names, wide = squeue.Names((job["id"] for job in found), whole=long), None if long else 32
+    now = session.client.now()
+    columns = [
+        Column("JOBID"), Column("NAME", widest=wide), Column("OWNER", widest=wide), Column("STATE", style=_colour), Column("TRY", right=True),
+        Column("EXIT", right=True), Column("RAN", right=True), Column("SUBMITTED"), Column("HOST"),
+    ]  # fmt: skip
+    rows = [
+        [
+            names.short(job["id"]),
+            job["name"] + ("" if job["index"] is None else f"[{job['index']}]"),
+            job["owner"],
+            job["state"] + (" (held)" if job["held"] else ""),
+            f"{job['attempt']}/{max(job['attempt'], job['max_attempts'])}",  # a rule or a person may have given it more
+            _exit(job),
+            lasting(used) if (used := squeue.time_used(job, now)) else "-",
+            moment(job["created"]),
+            job["claim"]["host"] if job["claim"] else (job["last"] or {}).get("host", ""),
+        ]
+        for job in found
+    ]
+    return table(columns, rows, paint=session.out.paint)
+
+
+def _exit(job: Job) -> str:
+    last = job["last"]
+    if not last:
+        return "-"
+    return (
+        f"sig {last['signal']}"
+        if last.get("signal")
+        else "-"
+        if last.get("exit_code") is None
+        else str(last["exit_code"])
+    )
+
+
+def _colour(state: str) -> str:
+    return {"running": "green", "faulted": "red", "failed": "red", "completed": "", "cancelled": "dim"}.get(
+        state.split()[0], ""
+    )

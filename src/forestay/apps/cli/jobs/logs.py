@@ -1,0 +1,120 @@
+"""`forestay logs`: what a job printed, or prints."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli import session as session_of_verbs
+from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.jobs.describe import JOB
+from forestay.apps.cli.jobs.wait import wait_for
+from forestay.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from forestay.client.api.answers import Job
+
+
+def logs(
+    session: Session,
+    job: Annotated[str, JOB],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it prints until it ends.")] = False,
+    attempt: Annotated[int | None, typer.Option(min=1, metavar="N", help="Of this attempt (the newest).")] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Only the last so many lines.")
+    ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="On a terminal too, leave escape sequences as they are.")] = False,
+) -> int | None:
+    """Show what a job printed. On a terminal escape sequences are taken out.
+
+    forestay logs -f 4f1c9d2a
+    """
+    name = session.job(job)
+    if follow:
+        _follow(session, name, attempt, raw=raw)
+        return None
+    from forestay.client import NotFound
+
+    try:
+        text = session.client.log(name, attempt=attempt)
+    except NotFound as error:
+        found = session.client.job(name)  # the job itself may be what is missing
+        session.report(error)
+        if found["claim"]:
+            session.out.say(f"It runs now: forestay logs -f {name}")
+        return ExitCode.NOT_FOUND
+    if tail is not None:
+        text = "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
+    if session.out.as_json:
+        session.out.document({"job": name, "attempt": attempt, "log": text})
+    else:
+        _write(session, text, raw=raw)
+    return None
+
+
+def _follow(session: Session, name: str, attempt: int | None, *, raw: bool) -> None:
+    """Follow to the end of the attempt. A stream that broke is opened again, and what was shown is passed over."""
+    from forestay.client import Unavailable
+    from forestay.client.api import calls
+
+    found = session.client.job(name)
+    if found["claim"] is None and found["state"] == "available" and attempt is None:
+        session.out.say("It has not started yet; waiting for it.")
+        found = _started(session, name)
+    claim, shown = found["claim"], 0
+    while True:
+        place = 0
+        try:
+            with session.client.stream(calls.follow_log(name, attempt=attempt), silence=SILENCE) as stream:
+                for event in stream:
+                    if event.name == "end":
+                        return
+                    if event.name == "log":
+                        piece = _text(event.data).encode("utf-8", "replace")
+                        new = piece[max(0, shown - place) :].decode("utf-8", "replace")
+                        place += len(piece)
+                        if place > shown:
+                            shown = place
+                            _piece(session, name, new, raw=raw)
+        except Unavailable as error:
+            session.out.detail(str(error))
+        if claim is None or session.client.job(name)["claim"] != claim:
+            session.out.say(
+                f"The stream broke and the attempt has ended since. The end of its log: forestay logs {name}"
+            )
+            return
+        time.sleep(session_of_verbs.REOPEN_AFTER)
+
+
+def _started(session: Session, name: str) -> Job:
+    """Wait for the next attempt of a job that waits now."""
+    attempts = session.client.job(name)["attempt"]
+    waiting = wait_for(session, [name], states=frozenset({"running"}), attempts=attempts)
+    return waiting.known[name]
+
+
+def _piece(session: Session, name: str, text: str, *, raw: bool) -> None:
+    if session.out.as_json:
+        session.out.event({"job": name, "text": text})
+    else:
+        _write(session, text, raw=raw)
+
+
+SILENCE = 35.0
+"""Seconds; a server says every ten that the stream is alive."""
+
+
+def _text(data: str) -> str:
+    try:
+        value = json.loads(data)
+    except json.JSONDecodeError:
+        return data
+    return str(value.get("text", "")) if isinstance(value, dict) else data
+
+
+def _write(session: Session, text: str, *, raw: bool) -> None:
+    session.out.raw(text if raw or not session.out.to_terminal else neutral.lines(text))

@@ -1,0 +1,168 @@
+"""`forestay story`: what happened to a job, in plain words, with the evidence, and what can be done now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.amounts import lasting, moment, read_moment, size
+from forestay.apps.cli.jobs.describe import JOB, in_words
+from forestay.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from forestay.client.api.answers import Job, Story
+
+TAIL = 10
+"""Lines of a log that are shown with an attempt that ended badly."""
+
+
+def story(session: Session, job: Annotated[str, JOB]) -> None:
+    """Tell what happened to a job, why, and what can be done.
+
+    forestay story 4f1c9d2a
+    """
+    name = session.job(job)
+    found, told = session.client.job(name), session.client.story(name)
+    if session.out.as_json:
+        session.out.document({"job": found, **told})
+        return
+    for line in narrated(found, told, session.out.paint):
+        session.out.data(line)
+
+
+def narrated(job: Job, told: Story, paint: Callable[..., str]) -> Iterator[str]:
+    """The lines of a story."""
+    index = "" if job["index"] is None else f"[{job['index']}]"
+    yield paint(neutral.line(f"{job['name']}{index}"), "bold") + neutral.line(f" of {job['owner']}: {_standing(job)}")
+    yield paint(job["id"], "dim")
+    yield ""
+    evidence = list(told["evidence"])
+    day = ""
+    for line in told["story"]:
+        then = read_moment(line["at"])
+        at = then.astimezone() if then else None
+        if at is not None and at.strftime("%Y-%m-%d") != day:
+            day = at.strftime("%Y-%m-%d")
+            yield paint(day, "dim")
+        clock = at.strftime("%H:%M:%S") if at else "-" * 8
+        words = neutral.line(line.get("words") or line["event"])
+        yield f"  {paint(clock, 'dim')}  {paint(words, _colour(line['event']))}"
+        if line["event"] in {"fault", "quarantine", "keep-end"}:
+            for one in [one for one in evidence if one.get("kind") == "evidence" and _attempt(one) == line["attempt"]]:
+                evidence.remove(one)
+                yield from _evidence(one, job, paint)
+    rest = [one for one in evidence if one.get("kind") != "evidence"]
+    for one in rest:
+        yield f"  {paint(moment(str(one.get('at')))[11:], 'dim')}  {paint(neutral.line(_aside(one)), 'yellow')}"
+        if one.get("kind") == "late-end":
+            yield from _evidence(one, job, paint)
+    steps = next_steps(job)
+    if steps:
+        yield ""
+        yield paint("What you can do", "bold")
+        width = max(len(what) for what, _ in steps)
+        for what, command in steps:
+            yield f"  {what:<{width}}  {paint(command, 'cyan')}"
+
+
+def _standing(job: Job) -> str:
+    tries = f" after {job['attempt']} {'attempt' if job['attempt'] == 1 else 'attempts'}" if job["attempt"] else ""
+    held = f", held by {', '.join(job['holders'])}" if job["held"] else ""
+    words = {
+        "available": "waits" + (f" for attempt {job['attempt'] + 1}" if job["attempt"] else ""),
+        "running": f"runs, attempt {job['attempt']}",
+        "faulted": f"faulted{tries}; a decision is wanted",
+        "completed": f"completed{tries}",
+        "forced_complete": "counts as done, by hand",
+        "failed": f"failed{tries}",
+        "cancelled": "cancelled",
+    }
+    return words.get(job["state"], job["state"]) + held
+
+
+def _colour(event: str) -> str:
+    return {"fault": "red", "give-up": "red", "quarantine": "red", "complete": "green", "release": "yellow"}.get(
+        event, ""
+    )
+
+
+def _attempt(evidence: dict[str, object]) -> object:
+    ending = evidence.get("ending")
+    return ending.get("attempt") if isinstance(ending, dict) else evidence.get("attempt")
+
+
+def _aside(evidence: dict[str, Any]) -> str:
+    if evidence.get("kind") == "late-end":
+        return (
+            f"Attempt {_attempt(evidence)} ended late and does not count: {evidence.get('why', 'a newer one stands')}."
+        )
+    return f"Alert: {evidence.get('words') or evidence.get('alert')}."
+
+
+def _evidence(evidence: dict[str, Any], job: Job, paint: Callable[..., str]) -> Iterator[str]:
+    """How an attempt ended, and the last of what it printed."""
+    last: Any = evidence.get("ending") or {}
+    facts = [in_words(last)] if last.get("outcome") != "ok" else ["ended well"]
+    if last.get("wall") is not None:
+        facts.append(f"ran {lasting(last['wall'])}")
+    asked = job["resources"].get("memory") or 0
+    if last.get("peak_memory") is not None:
+        facts.append(f"peak memory {size(last['peak_memory'])}" + (f" of {size(asked)}" if asked else ""))
+    if last.get("host"):
+        facts.append(f"on {last['host']}")
+    indent = " " * 12
+    yield indent + neutral.line(" · ".join(facts))
+    for hint in hints(last, asked):
+        yield indent + paint(hint, "yellow")
+    tail = neutral.lines(str(evidence.get("log_tail", ""))).rstrip("\n").split("\n")
+    shown = tail[-TAIL:] if tail != [""] else []
+    if len(tail) > len(shown) and shown:
+        shown.insert(0, "…")
+    for line in shown:
+        yield indent + paint("│ ", "dim") + line
+
+
+def hints(last: dict[str, Any], asked_memory: int) -> list[str]:
+    """What the evidence points to, when it is plain."""
+    peak = last.get("peak_memory") or 0
+    if asked_memory and peak >= 0.95 * asked_memory:
+        return [f"It used all the memory it had asked for; ask for more than {size(asked_memory)} (--memory)."]
+    if last.get("reason") == "wall-limit":
+        return ["It ran into its limit; ask for more time (--time), or make it shorter."]
+    if last.get("reason") == "start-failed" or last.get("exit_code") == 127:
+        return ["The command was not found on that host."]
+    if last.get("exit_code") == 126:
+        return ["The command may not be executed on that host; is the file executable?"]
+    if last.get("signal") == 9 and last.get("reason") != "cancelled":
+        return ["Somebody killed it at once (signal 9): often the system, when a machine's memory is used up."]
+    return []
+
+
+def next_steps(job: Job) -> list[tuple[str, str]]:
+    """What a person can do about a job as it stands: what for, and the command."""
+    name, state = job["id"], job["state"]
+    log = ("See what it printed", f"forestay logs {name}")
+    if job["held"]:
+        holder = "" if job["owner"] in job["holders"] else f" --holder {job['holders'][0]}"
+        return [("Let it go on", f"forestay release {name}{holder}"), ("End it", f"forestay cancel {name}")]
+    if state == "available":
+        tried = [log] if job["attempt"] else []
+        return [*tried, ("Wait for its end", f"forestay wait {name}"), ("See who could run it", "forestay pilots")]
+    if state == "running":
+        return [("See what it prints", f"forestay logs -f {name}"), ("Wait for its end", f"forestay wait {name}"), ("End it", f"forestay cancel {name}")]  # fmt: skip
+    if state == "faulted":
+        return [
+            log,
+            ("Try it again, once the cause is mended", f"forestay retry {name}"),
+            ("Say that it counts as done", f"forestay force-complete {name} --attempt {job['attempt']} --reason …"),
+            ("Give it up", f"forestay cancel {name}"),
+        ]
+    if state == "completed":
+        place = [("See where its outputs are", f"forestay describe {name}")] if job["winner"] else []
+        return [log, *place]
+    if state in {"failed", "cancelled"}:
+        tried = [log] if job["attempt"] else []
+        return [*tried, ("See its command, to submit it anew", f"forestay describe {name}")]
+    return []

@@ -1,0 +1,337 @@
+"""`forestay submit`: jobs in, ids out."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from forestay.apps.cli.amounts import parse_duration, parse_moment, parse_size
+from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from forestay.client.api.answers import Accepted, NewJob, SpecificationJson
+
+
+class Exhausted(StrEnum):
+    """What becomes of a job whose attempts are used up."""
+
+    FAIL = "fail"
+    HOLD = "hold"
+
+
+def size_option(text: str) -> int:
+    return _checked(parse_size, text)
+
+
+def duration_option(text: str) -> int:
+    return _checked(parse_duration, text)
+
+
+def begin_option(text: str) -> str:
+    try:
+        return parse_moment(text, datetime.now(UTC), ahead=True)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _checked(parse: Callable[[str], int], text: str) -> int:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def pairs(texts: Sequence[str], what: str) -> dict[str, str]:
+    """`key=value` texts as a dictionary."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, sign, value = text.partition("=")
+        if not key or not sign:
+            raise typer.BadParameter(f"{what} {text!r} is not of the form name=value")
+        found[key] = value
+    return found
+
+
+def submit(
+    session: Session,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- CMD ARG…]", help="The command; {index} and {name} are replaced from the job's own values."
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the jobs (the command's own).")] = None,
+    cpus: Annotated[int | None, typer.Option(min=1, metavar="N", help="CPUs a job needs.")] = None,
+    memory: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Memory: 512M, 2G.")] = None,
+    disk: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Scratch space: 10G.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=0, metavar="N", help="GPUs.")] = None,
+    wall: Annotated[
+        int | None,
+        typer.Option(
+            "--wall", "--time", parser=duration_option, metavar="TIME", help="Limit of an attempt: 01:30:00, 90m."
+        ),
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=-1000, max=1000, metavar="N", help="Higher goes first, from -1000 to 1000.")
+    ] = None,
+    team: Annotated[str | None, typer.Option(metavar="NAME", help="The team that the work is for.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label to find the jobs by; repeatable.")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=VALUE]",
+            help="Environment of the command; without a value your own. Never a secret: all who see the job see it. Repeatable.",
+        ),
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GLOB", help="A file that must be there when the job ends well, and is kept; repeatable."),
+    ] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Attempts before the job is given up.")
+    ] = None,
+    retry_wait: Annotated[
+        int | None,
+        typer.Option(
+            parser=duration_option, metavar="TIME", help="Wait before the second attempt, doubled each time: 30s."
+        ),
+    ] = None,
+    when_exhausted: Annotated[
+        Exhausted | None, typer.Option(metavar="fail|hold", help="What happens when no attempt is left.")
+    ] = None,
+    expected_runtime: Annotated[
+        int | None,
+        typer.Option(parser=duration_option, metavar="TIME", help="An alert is raised for a job that takes longer."),
+    ] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            parser=begin_option, metavar="TIME", help="Not before this time: 18:00, 2026-05-01T12:30, 2h from now."
+        ),
+    ] = None,
+    callback: Annotated[str | None, typer.Option(metavar="URL", help="Told when a job has ended.")] = None,
+    hold: Annotated[bool, typer.Option("--hold", "-H", help="Submitted held; `forestay release` lets it go.")] = False,
+    external_effects: Annotated[
+        bool,
+        typer.Option(
+            "--external-effects", help="The command mails, pays or posts: a run that lost its pilot's lease is killed."
+        ),
+    ] = False,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", "-n", min=1, metavar="N", help="An array of so many jobs, with {index} from 0."),
+    ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A value for {name} in the command; repeatable.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Jobs as JSON, or a job a line (.jsonl); - reads lines from stdin."
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Idempotency key: the same submission again with it doubles nothing."),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 8 if a job failed.")] = False,
+) -> int:
+    """Submit jobs. Prints their ids, one a line.
+
+    forestay submit --memory 2G --time 30m -- ./align sample.bam
+    """
+    specification = _specification(
+        command, name,
+        resources={"cpus": cpus, "memory": memory, "disk": disk, "gpus": gpus, "wall": wall},
+        others={
+            "environment": _environment(env or ()),
+            "outputs": output or None,
+            "effects": "external" if external_effects else None,
+            "max_attempts": max_attempts,
+            "retry_wait": retry_wait,
+            "when_exhausted": when_exhausted.value if when_exhausted else None,
+        },
+    )  # fmt: skip
+    common = _given(
+        team=team, labels=pairs(label or (), "--label") or None, priority=priority, expected_runtime=expected_runtime, not_before=begin,
+        callback=callback, hold=hold or None, parameters=pairs(param or (), "--param") or None,
+    )  # fmt: skip
+    if file is not None:
+        if count is not None:
+            raise typer.BadParameter("--count and --file do not go together")
+        jobs, specification, total = _from_file(file, specification, common | _given(name=name))
+    elif specification is None:
+        raise typer.BadParameter("nothing to run: end with -- CMD ARG…, or give --file")
+    else:
+        total = count or 1
+        jobs = (cast("NewJob", common | ({} if count is None else {"index": index})) for index in range(total))
+    accepted, used = _send(session, jobs, specification, key, total)
+    return _answer(session, accepted, used, wait=wait)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _environment(texts: Sequence[str]) -> dict[str, str] | None:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign:
+            if name not in os.environ:
+                raise typer.BadParameter(f"--env {name}: you have no such variable; give it a value with {name}=…")
+            value = os.environ[name]
+        found[name] = value
+    return found or None
+
+
+def _specification(
+    command: list[str] | None, name: str | None, *, resources: Mapping[str, object], others: Mapping[str, object]
+) -> SpecificationJson | None:
+    needs, rest = _given(**resources), _given(**others)
+    if not command:
+        if needs or rest:
+            unwanted = ", ".join("--" + one.replace("_", "-") for one in (*needs, *rest))
+            raise typer.BadParameter(
+                f"{unwanted} describes a command, and there is none; end with -- CMD ARG…, or write it into the file"
+            )
+        return None
+    whole = {"name": name or os.path.basename(command[0]) or "job", "command": command} | rest
+    if needs:
+        whole["resources"] = needs
+    return cast("SpecificationJson", whole)
+
+
+def _from_file(
+    path: Path, specification: SpecificationJson | None, common: dict[str, Any]
+) -> tuple[Iterable[NewJob], SpecificationJson | None, int | None]:
+    """The jobs of a file, the specification they share, and how many there are if that is known."""
+    if str(path) == "-":
+        return _lines(sys.stdin, "stdin", specification, common), specification, None
+    try:
+        if path.suffix == ".json":
+            whole = json.loads(path.read_text(encoding="utf-8"))
+        else:
+            with path.open(encoding="utf-8") as file:
+                total = sum(1 for line in file if line.strip())
+            return _lines_of(path, specification, common), specification, total
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error}") from error
+    except json.JSONDecodeError as error:
+        raise typer.BadParameter(
+            f"{path}, line {error.lineno}: not JSON ({error.msg}); a job a line goes into a .jsonl file"
+        ) from error
+    if isinstance(whole, dict) and "specification" in whole:
+        if specification is not None:
+            raise typer.BadParameter(f"{path} has a specification, and a command is given as well; leave one away")
+        specification = whole["specification"]
+    jobs = whole.get("jobs") if isinstance(whole, dict) else whole
+    if not isinstance(jobs, list) or not jobs:
+        raise typer.BadParameter(
+            f'{path} holds no jobs; {{"specification": {{…}}, "jobs": [{{…}}, …]}} or a list of jobs is wanted'
+        )
+    return (
+        [_job(job, f"{path}, job {place}", specification, common) for place, job in enumerate(jobs)],
+        specification,
+        len(jobs),
+    )
+
+
+def _lines_of(path: Path, specification: SpecificationJson | None, common: dict[str, Any]) -> Iterator[NewJob]:
+    with path.open(encoding="utf-8") as file:
+        yield from _lines(file, str(path), specification, common)
+
+
+def _lines(
+    lines: Iterable[str], source: str, specification: SpecificationJson | None, common: dict[str, Any]
+) -> Iterator[NewJob]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            job = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise typer.BadParameter(f"{source}, line {number}: not JSON ({error.msg})") from error
+        yield _job(job, f"{source}, line {number}", specification, common)
+
+
+def _job(job: object, where: str, specification: SpecificationJson | None, common: dict[str, Any]) -> NewJob:
+    if not isinstance(job, dict):
+        raise typer.BadParameter(f"{where}: a job is a JSON object")
+    if specification is None and "specification" not in job:
+        raise typer.BadParameter(f"{where}: no specification; give the command after --, or write it into the file")
+    return cast("NewJob", common | job)
+
+
+def _send(
+    session: Session,
+    jobs: Iterable[NewJob],
+    specification: SpecificationJson | None,
+    key: str | None,
+    total: int | None,
+) -> tuple[list[Accepted], str]:
+    from forestay.client import ClientError, submit_many
+    from forestay.client.api.calls import new_key
+
+    used = key or new_key()
+    accepted: list[Accepted] = []
+    bar_wanted = total is None or total > 10_000
+    try:
+        if not bar_wanted:
+            for portion in submit_many(session.client, jobs, specification, key=used):
+                accepted += portion
+        else:
+            with session.out.progress("submitting", total) as step:
+                for portion in submit_many(session.client, jobs, specification, key=used):
+                    accepted += portion
+                    step.to(len(accepted))
+    except (ClientError, KeyboardInterrupt, typer.BadParameter):
+        _tell_of_rest(session, accepted, used, total)
+        raise
+    if not accepted:
+        raise typer.BadParameter("there are no jobs to submit")
+    return accepted, used
+
+
+def _tell_of_rest(session: Session, accepted: Sequence[Accepted], key: str, total: int | None) -> None:
+    """What stands, and how to go on without doubling it."""
+    if not session.options.as_json:
+        for one in accepted:
+            session.out.data(one["id"])
+    many = f"{len(accepted):,} of {total:,}" if total else f"{len(accepted):,}"
+    session.out.say(
+        f"{many} jobs are accepted for sure. To go on without doubling any, give the same command with --key {key}"
+    )
+
+
+def _answer(session: Session, accepted: list[Accepted], key: str, *, wait: bool) -> int:
+    from forestay.apps.cli.jobs.wait import exit_code, wait_for
+
+    if not session.out.as_json:
+        for one in accepted:
+            session.out.data(one["id"])
+        sys.stdout.flush()
+    again = sum(1 for one in accepted if not one["created"])
+    if again:
+        session.out.say(f"{again:,} of {len(accepted):,} jobs stood already, by an earlier request with this key.")
+    session.out.detail(f"key {key}")
+    if not wait:
+        if session.out.as_json:
+            session.out.document({"key": key, "jobs": accepted})
+        return ExitCode.OK
+    ids = [one["id"] for one in accepted]
+    waiting = wait_for(session, ids)
+    if session.out.as_json:
+        session.out.document({"key": key, "jobs": accepted, "ended": [waiting.known[name] for name in ids]})
+    return exit_code(session, waiting)

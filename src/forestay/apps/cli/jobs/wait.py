@@ -1,0 +1,142 @@
+"""`forestay wait`: until jobs have ended. It only watches; to stop watching changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.jobs.squeue import cause
+from forestay.apps.cli.session import Session
+from forestay.apps.cli.verb import seconds
+
+if TYPE_CHECKING:
+    from forestay.client.api.answers import Job
+    from forestay.client.api.waiting import Waiting
+
+JOBS = typer.Argument(metavar="JOB…", help="Ids, or their first 4 or more characters; - reads ids from stdin.")
+
+
+def wait(
+    session: Session,
+    jobs: Annotated[list[str], JOBS],
+    state: Annotated[
+        str, typer.Option("--for", metavar="STATE", help="`ended`, or a state such as running.")
+    ] = "ended",
+    timeout: Annotated[
+        float | None, typer.Option(parser=seconds, metavar="TIME", help="Exit code 7 after so long: 10m.")
+    ] = None,
+    propagate_exit: Annotated[
+        bool, typer.Option("--propagate-exit", help="Exit with the code of the first job that failed.")
+    ] = False,
+) -> int:
+    """Wait until jobs have ended. Prints each with its state.
+
+    forestay wait --timeout 2h 4f1c9d2a
+    """
+    states = _states(state)
+    session.client_with(_no_longer_than(session.options.patience, timeout))
+    waiting = wait_for(session, session.jobs(jobs), states=states, timeout=timeout)
+    if session.out.as_json:
+        session.out.document({"jobs": [waiting.known[name] for name in waiting.jobs]})
+    else:
+        for name in waiting.jobs:
+            session.out.data(f"{name} {waiting.known[name]['state']}")
+    return exit_code(session, waiting, propagate=propagate_exit)
+
+
+def _states(word: str) -> frozenset[str]:
+    from forestay.client.api.answers import FINAL, STATES
+
+    name = word.lower().removeprefix("state=").replace("-", "_")
+    if name in {"ended", "final", "end"}:
+        return FINAL
+    if name == "complete":
+        name = "completed"
+    if name not in STATES:
+        raise typer.BadParameter(f"{word!r} is not a state; there are ended, {', '.join(STATES)}", param_hint="--for")
+    return frozenset({name, "forced_complete"} if name == "completed" else {name})
+
+
+def _no_longer_than(patience: float | None, timeout: float | None) -> float | None:
+    if timeout is None:
+        return patience
+    return min(timeout, 30.0 if patience is None else patience)
+
+
+def wait_for(
+    session: Session,
+    jobs: Sequence[str],
+    *,
+    states: frozenset[str] | None = None,
+    timeout: float | None = None,
+    attempts: int = 0,
+) -> Waiting:
+    """Wait, and say on a terminal how far it is. Ctrl-C says how to come back."""
+    from forestay.client import TimedOut
+    from forestay.client.api.answers import FINAL
+    from forestay.client.api.waiting import wait as wait_by_client
+
+    out = session.out
+    told: set[str] = set()
+    done = 0
+    with out.progress(_doing(jobs), len(jobs)) as step:
+
+        def changed(waiting: Waiting, job: Job) -> None:
+            nonlocal done
+            done = len(waiting.known) - sum(1 for name in waiting.open if name in waiting.known)
+            step.to(done)
+            out.detail(f"{job['id']} is {job['state']}")
+            if job["state"] == "faulted" and job["id"] not in told and not waiting.arrived(job):
+                told.add(job["id"])
+                why = f" ({neutral.line(cause(job['last']))})" if job["last"] else ""
+                out.say(f"{job['id']} is faulted{why}. If it waits for someone: forestay story {job['id']}")
+
+        try:
+            return wait_by_client(
+                session.client, jobs, states=states or FINAL, attempts=attempts, timeout=timeout, changed=changed
+            )
+        except TimedOut as error:
+            raise TimedOut(f"{error}. {_come_back(jobs)}") from error
+        except KeyboardInterrupt:
+            out.say(f"\nNo longer waiting. {_come_back(jobs)}")
+            raise
+
+
+def _come_back(jobs: Sequence[str]) -> str:
+    if len(jobs) == 1:
+        return f"The job goes on; to come back: forestay wait {jobs[0]}"
+    some = " ".join(jobs[:3]) + (" …" if len(jobs) > 3 else "")
+    return f"The jobs go on; to come back: forestay wait {some}"
+
+
+def _doing(jobs: Sequence[str]) -> str:
+    return f"waiting for {jobs[0]}" if len(jobs) == 1 else f"waiting for {len(jobs):,} jobs"
+
+
+def exit_code(session: Session, waiting: Waiting, *, propagate: bool = False) -> int:
+    """0 if every job is where it was waited for; 8, or the job's own code, if one ended otherwise."""
+    bad = [job for job in (waiting.known[name] for name in waiting.jobs) if not waiting.ended_well(job)]
+    if not bad:
+        return ExitCode.OK
+    for job in bad[:10]:
+        why = f" ({neutral.line(cause(job['last']))})" if job["last"] and job["state"] == "failed" else ""
+        session.out.say(
+            f"{job['id']} {neutral.line(job['name'])} is {job['state']}{why}. See: forestay story {job['id']}"
+        )
+    if len(bad) > 10:
+        session.out.say(f"and {len(bad) - 10:,} more")
+    if propagate:
+        return own_code(bad[0])
+    return ExitCode.JOB_FAILED
+
+
+def own_code(job: Job) -> int:
+    """The exit code of the command itself; 128 and the signal as a shell has it; 8 when it has none."""
+    last = job["last"] or {}
+    if last.get("signal"):
+        return 128 + int(last["signal"] or 0)
+    return int(last.get("exit_code") or 0) or ExitCode.JOB_FAILED

@@ -1,0 +1,152 @@
+"""What is written where: data on stdout, talk on stderr, colour and progress only for a person at a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.columns import Column, table
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_STYLES = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36", "dim": "2", "bold": "1"}
+
+
+def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """NO_COLOR forbids, CLICOLOR_FORCE forces, and otherwise a terminal that can do it decides."""
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("CLICOLOR_FORCE", "0") not in {"", "0"}:
+        return True
+    if environment.get("CLICOLOR") == "0" or environment.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
+class Output:
+    """The two streams of one command."""
+
+    def __init__(self, *, as_json: bool = False, quiet: bool = False, verbose: bool = False) -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self.verbose = verbose
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                # A name that the terminal's encoding lacks must not end the command.
+                stream.reconfigure(errors="backslashreplace")
+        self._colour_out = wants_colour(sys.stdout, os.environ)
+        self.colour_err = wants_colour(sys.stderr, os.environ)
+
+    @property
+    def to_terminal(self) -> bool:
+        """Whether data goes to a terminal."""
+        return sys.stdout.isatty()
+
+    @property
+    def at_terminal(self) -> bool:
+        """Whether a person can be asked and shown progress."""
+        return sys.stdin.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    @property
+    def shows_progress(self) -> bool:
+        return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not self.quiet
+
+    def paint(self, text: str, *styles: str) -> str:
+        """Colour for stdout."""
+        return _painted(text, styles) if self._colour_out else text
+
+    def data(self, text: str = "") -> None:
+        """One line of what was asked for."""
+        sys.stdout.write(text + "\n")
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        """Rows of what was asked for, under their headings."""
+        for line in table(columns, rows, paint=self.paint):
+            self.data(line)
+
+    def raw(self, text: str) -> None:
+        """A piece of what was asked for, shown at once."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def document(self, value: object) -> None:
+        """A JSON document: on one line, or indented for a reader at a terminal."""
+        self.data(as_json(value, indented=self.to_terminal))
+        sys.stdout.flush()
+
+    def event(self, value: object) -> None:
+        """One of many JSON documents, a line each."""
+        self.data(as_json(value))
+        sys.stdout.flush()
+
+    def documents(self, name: str, values: Iterable[object]) -> None:
+        """A JSON document with one long list in it, written as it comes."""
+        many = 0
+        sys.stdout.write("{" + as_json(name) + ": [")
+        for value in values:
+            sys.stdout.write((",\n" if many else "\n") + as_json(value))
+            many += 1
+        sys.stdout.write("\n]}\n" if many else "]}\n")
+
+    def say(self, text: str) -> None:
+        """Talk: what goes on, and what to do next."""
+        if not self.quiet:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+
+    def detail(self, text: str) -> None:
+        """Talk that only -v wants."""
+        if self.verbose:
+            self.say(_painted(text, ("dim",)) if self.colour_err else text)
+
+    def complain(self, text: str) -> None:
+        """Why something was not done; said even when quiet."""
+        sys.stderr.write((_painted("error:", ("red", "bold")) if self.colour_err else "error:") + f" {text}\n")
+        sys.stderr.flush()
+
+    @contextmanager
+    def progress(self, what: str, total: int | None = None) -> Iterator[Step]:
+        """A bar on a terminal, and nothing elsewhere."""
+        if not self.shows_progress:
+            yield Step(None)
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True, no_color=not self.colour_err, highlight=False)
+        columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+        with Progress(*columns, console=console, transient=True) as bar:
+            bar.add_task(what, total=total)
+            yield Step(bar)
+
+
+class Step:
+    """Moves a bar on, if there is one."""
+
+    def __init__(self, bar: Progress | None) -> None:
+        self._bar = bar
+
+    def to(self, done: int) -> None:
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done)
+
+    def of(self, done: int, total: int) -> None:
+        """Where the whole is known only later."""
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, total=total)
+
+
+def as_json(value: Any, *, indented: bool = False) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=2 if indented else None)
+    return neutral.json(text)
+
+
+def _painted(text: str, styles: tuple[str, ...]) -> str:
+    codes = ";".join(_STYLES[style] for style in styles if style)
+    return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text

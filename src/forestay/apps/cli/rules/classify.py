@@ -1,0 +1,103 @@
+"""`forestay classify`: what evidence of failures points to. No server is asked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from forestay.formats.rules.pack_folder import Packs
+
+_COLOURS = {"no": "red", "changed": "yellow", "elsewhere": "yellow", "same": "green"}
+_WORDS = {
+    "same": "try it again as it is",
+    "changed": "try it again, changed",
+    "elsewhere": "try it again elsewhere",
+    "no": "trying again will not help",
+}
+
+
+def classify(
+    session: Session,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="Evidence, one JSON record a line; stdin if none is named, or -."),
+    ] = None,
+) -> int:
+    """Say why jobs failed, from their evidence. One JSON record of evidence a line in, one answer a line out, in the same order. Nothing is sent anywhere.
+
+    forestay classify --json failures.jsonl
+    """
+    packs = read_all(session)
+    if file is None or str(file) == "-":
+        return _run(session, sys.stdin.buffer, packs)
+    try:
+        with file.open("rb") as source:
+            return _run(session, source, packs)
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from error
+
+
+def read_all(session: Session) -> Packs:
+    """The packs that come with Forestay and those of FORESTAY_PACKS; what is wrong with one is said, and the rest is used."""
+    from forestay.formats.rules.pack_folder import folders, read_packs
+
+    try:
+        packs = read_packs(folders())
+    except OSError as error:
+        raise typer.BadParameter(f"FORESTAY_PACKS: {error}") from error
+    for name, problem in packs.problems:
+        session.out.complain(f"{neutral.line(name)}:{neutral.line(str(problem))}")
+    return packs
+
+
+def _run(session: Session, source: BinaryIO, packs: Packs) -> int:
+    from forestay.formats.rules.classified import answers
+
+    out = session.out
+    wrong = done = 0
+    with out.progress("records") if not out.to_terminal else _no_bar() as step:
+        for done, found in enumerate(answers(source, packs.classifier()), 1):
+            wrong += "error" in found
+            if out.as_json:
+                out.event(found)
+            else:
+                _tell(session, done, found)
+            if step is not None and done % 100 == 0:
+                step.to(done)
+    if wrong:
+        out.say(f"{wrong} of {done} line{'' if done == 1 else 's'} could not be read")
+    return ExitCode.OK
+
+
+def _no_bar() -> Any:
+    from contextlib import nullcontext
+
+    return nullcontext(None)
+
+
+def _tell(session: Session, number: int, found: dict[str, Any]) -> None:
+    out = session.out
+    if "error" in found:
+        out.data(f"{number}: {out.paint('not read', 'red')}: {neutral.line(found['error'])}")
+        return
+    sure = f"{found['confidence']:.0%}"
+    by = f", by {found['pattern']}" if found["pattern"] else ""
+    out.data(
+        f"{number}: {out.paint(found['cause'], 'bold')} ({sure}{by}); {out.paint(_WORDS[found['retry']], _COLOURS[found['retry']])}"
+    )
+    for text in (found["words"], found["advice"]):
+        if text:
+            out.data(f"   {neutral.line(text)}")
+    for line in found["lines"]:
+        out.data(out.paint(f"   | {neutral.line(line)}", "dim"))
+    if found["also"]:
+        others = ", ".join(f"{one['cause']} ({one['pattern']}, {one['confidence']:.0%})" for one in found["also"])
+        out.data(f"   Also seen: {neutral.line(others)}.")

@@ -1,0 +1,177 @@
+"""What every verb has at hand: its options, the two streams, and a client made when it is first needed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.output import Output, as_json
+
+if TYPE_CHECKING:  # httpx takes longer to load than `--help` may take
+    from forestay.client import ClientError, ForestayClient
+    from forestay.client.transport.settings import Settings
+
+
+REOPEN_AFTER = 1.0
+"""Seconds before a stream that broke is opened again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options that every verb takes."""
+
+    server: str | None = None
+    token_file: Path | None = None
+    as_json: bool = False
+    patience: float | None = None
+    quiet: bool = False
+    verbose: bool = False
+
+
+class Session:
+    """One command that a person or a script gave."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.out = Output(as_json=options.as_json, quiet=options.quiet, verbose=options.verbose)
+        self._client: ForestayClient | None = None
+
+    @cached_property
+    def settings(self) -> Settings:
+        from forestay.client import find_settings
+
+        return find_settings(server=self.options.server, token_file=self.options.token_file)
+
+    @property
+    def client(self) -> ForestayClient:
+        return self.client_with(self.options.patience)
+
+    def client_with(self, patience: float | None) -> ForestayClient:
+        """The client, made with this patience if it is not there yet."""
+        if self._client is None:
+            from forestay.client import ForestayClient, Patience
+
+            self._warn_of_clear_text()
+            self._client = ForestayClient(
+                self.settings.server.value,
+                self.settings.token.value,
+                patience=Patience() if patience is None else Patience(seconds=patience),
+                notice=lambda text: self.out.say(neutral.line(text)),
+            )
+            self.out.detail(f"server {self.settings.server.value} ({self.settings.server.source})")
+        return self._client
+
+    def _warn_of_clear_text(self) -> None:
+        from forestay.client.transport.connection import Servers, on_this_machine
+
+        for address in Servers(self.settings.server.value).addresses:
+            if address.startswith("http://") and not on_this_machine(address):
+                self.out.say(f"warning: {address} is not encrypted; others on the network can read your token")
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def jobs(self, names: Sequence[str]) -> list[str]:
+        """The ids of the jobs that were named, each once; `-` stands for ids on stdin."""
+        from forestay.client.api.naming import resolve
+
+        given: list[str] = []
+        for name in names:
+            given += sys.stdin.read().split() if name == "-" else [name]
+        return list(dict.fromkeys(resolve(self.client, given)))
+
+    def job(self, name: str) -> str:
+        """The id of the one job that was named."""
+        import typer
+
+        ids = self.jobs([name])
+        if len(ids) != 1:
+            raise typer.BadParameter(f"one job is wanted, {len(ids)} are named")
+        return ids[0]
+
+    def case(self, name: str) -> str:
+        """The id of the case that was named."""
+        from forestay.client.api.naming import resolve_case
+
+        return resolve_case(self.client, name)
+
+    def incident(self, name: str) -> str:
+        """The id of the incident that was named, or of the newest one of the job that was."""
+        from forestay.client.api.naming import resolve_incident
+
+        return resolve_incident(self.client, name)
+
+    def sure(self, question: str, *, yes: bool) -> bool:
+        """Ask a person; a script is taken at its word."""
+        if yes or not self.out.at_terminal:
+            return True
+        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+    def report(self, error: ClientError) -> ExitCode:
+        """Say why something was not done and what to do next; the exit code for it."""
+        from forestay.client.transport import errors
+
+        code = next((code for kind, code in _codes() if isinstance(error, kind)), ExitCode.FAILED)
+        if self.options.as_json:
+            problem: dict[str, object] = {"message": str(error), "exit_code": int(code)}
+            if isinstance(error, errors.ApiError):
+                problem |= {"status": error.status, "title": error.title, "errors": list(error.problems)}
+            sys.stderr.write(as_json({"error": problem}) + "\n")
+            return code
+        self.out.complain(neutral.lines(str(error)))
+        if isinstance(error, errors.ApiError):
+            for problem_of_field in error.problems:
+                self.out.say("  " + neutral.line(_field(problem_of_field)))
+        for hint in self._advice(error):
+            self.out.say(hint)
+        return code
+
+    def _advice(self, error: ClientError) -> list[str]:
+        from forestay.client.transport import errors
+
+        if isinstance(error, errors.NotAllowed):
+            if error.status == 401:
+                return [f"The token comes from {self.settings.token.source}. Ask your operator for a new one."]
+            return ["Your token does not allow this. `forestay config` shows which one is used."]
+        if isinstance(error, errors.Unavailable):
+            hints = [f"Server: {self.settings.server.value} ({self.settings.server.source})."]
+            if error.outcome_unknown:
+                hints.append("It may have been done all the same: look at the job before you ask again.")
+            return hints
+        if isinstance(error, errors.Conflict) and "job" in str(error):
+            return ["The job moved on since it was looked at. `forestay describe` shows how it stands now."]
+        return []
+
+
+def _codes() -> list[tuple[type[Exception], ExitCode]]:
+    from forestay.client.transport import errors
+
+    return [
+        (errors.BadSettings, ExitCode.USAGE),
+        (errors.Ambiguous, ExitCode.USAGE),
+        (errors.BadRequest, ExitCode.USAGE),
+        (errors.NotFound, ExitCode.NOT_FOUND),
+        (errors.NotAllowed, ExitCode.AUTH),
+        (errors.Conflict, ExitCode.CONFLICT),
+        (errors.Unavailable, ExitCode.UNAVAILABLE),
+        (errors.TimedOut, ExitCode.TIMEOUT),
+    ]
+
+
+def _field(problem: object) -> str:
+    if not isinstance(problem, dict):
+        return str(problem)
+    where = next((problem[name] for name in ("at", "field", "loc", "pointer") if name in problem), "")
+    what = next((problem[name] for name in ("detail", "message", "msg") if name in problem), problem)
+    if isinstance(where, list):
+        where = ".".join(str(part) for part in where)
+    return f"{where}: {what}" if where else str(what)

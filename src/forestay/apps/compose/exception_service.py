@@ -1,0 +1,60 @@
+"""Fills `ports.exceptions.exception_service.ExceptionService` by interface X."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from forestay.client.api import engine_calls
+from forestay.client.api.async_client import AsyncForestayClient
+from forestay.client.api.calls import Call
+from forestay.client.api.engine_calls import NewEvent
+from forestay.client.transport.errors import ApiError, ClientError
+from forestay.ports.errors import Permanent, Transient
+from forestay.ports.exceptions.exception_service import Answered, News, Ordered
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteExceptionService:
+    """One engine's desk at a Forestay installation."""
+
+    client: AsyncForestayClient
+    engine: str
+
+    async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[Answered]:
+        answers = await self._send(engine_calls.report(self.engine, cast(Sequence[NewEvent], events)))
+        return [
+            Answered(one["case"], one["incident"] if one["answer"] == "wait" else None, one["words"]) for one in answers
+        ]
+
+    async def news(self, incidents: Collection[str], *, wait: float) -> News:
+        found = await self._send(engine_calls.orders(self.engine, incidents=list(incidents), wait=wait))
+        orders = [
+            Ordered(
+                one["n"],
+                one["id"],
+                one["key"],
+                one["verb"],
+                one["item"],
+                one["wait"],
+                one["needs"],
+                one["incident"],
+                one["reason"],
+            )
+            for one in found.orders
+        ]
+        return News(orders, {name: told["words"] for name, told in found.incidents.items() if told["closed"]})
+
+    async def answer(self, order: str, outcome: str, detail: str = "") -> None:
+        await self._send(engine_calls.answer_order(self.engine, order, outcome, detail))
+
+    async def _send(self, call: Call[T]) -> T:
+        try:
+            return await self.client.send(call)
+        except ApiError as error:
+            raise (Transient if error.status >= 500 or error.status == 429 else Permanent)(str(error)) from error
+        except ClientError as error:
+            raise Transient(str(error)) from error

@@ -1,0 +1,156 @@
+"""The parts of a site agent."""
+
+from __future__ import annotations
+
+import os
+import socket
+from importlib.metadata import version
+
+import structlog
+
+from forestay.adapters.httpx.site_desk import HttpxSiteDesk
+from forestay.adapters.lsf.batch import LsfReader
+from forestay.adapters.pbs.batch import PbsReader
+from forestay.adapters.slurm.batch import SlurmBatch
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.adapters.system.commands import PacedCommands, SystemCommands
+from forestay.adapters.system.pilot_program import pilot_program
+from forestay.adapters.system.pilot_spool import FolderPilotSpool
+from forestay.apps.config.site_settings import SiteSettings, SizeTable
+from forestay.domain.sites.batch import PilotJob
+from forestay.domain.sites.launch import NAME
+from forestay.domain.sites.pace import Pace
+from forestay.ports.commands import Commands
+from forestay.ports.errors import Permanent
+from forestay.ports.sites.batch import BatchReader, BatchSubmitter
+from forestay.services.sites.keep_pilots import KeepPilots
+
+log = structlog.get_logger()
+BURST = 20.0
+"""Questions to the batch system at once after a pause."""
+
+
+class SiteParts:
+    """One site agent, joined."""
+
+    def __init__(self, settings: SiteSettings) -> None:
+        self.settings = settings
+        self.spool = FolderPilotSpool(settings.spool)
+        self.desk = HttpxSiteDesk(
+            settings.servers,
+            site=settings.site,
+            token_file=settings.token_file,
+            ca_file=settings.ca_file,
+            certificate=settings.certificate,
+        )
+        clock = SystemClock()
+        commands = PacedCommands(SystemCommands(), clock, Pace(settings.pace.commands, BURST))
+        reader = _reader(settings, commands)
+        self._program = self.spool.pilot(pilot_program())
+        self._sizes = {one.name: one for one in settings.sizes}
+        self.agent = KeepPilots(
+            self.desk,
+            submitter=_submitter(settings, reader),
+            reader=reader,
+            spool=self.spool,
+            clock=clock,
+            ids=RandomIds(),
+            policy=settings.policy,
+            pilot_job=self.pilot_job,
+            greeting=self._greeting(),
+            told=lambda event, facts: log.info(event, **facts),
+        )
+
+    async def close(self) -> None:
+        await self.desk.close()
+        self.spool.close()
+
+    def _greeting(self) -> dict[str, object]:
+        settings = self.settings
+        return {
+            "agent": self.spool.agent(),
+            "host": socket.gethostname(),
+            "version": version("forestay"),
+            "batch": settings.batch,
+            "sizes": [
+                {
+                    "name": one.name,
+                    "slots": one.slots,
+                    "cpus": one.offers.cpus,
+                    "memory": one.offers.memory,
+                    "disk": one.offers.disk,
+                    "gpus": one.offers.gpus,
+                    "wall": one.offers.wall,
+                }
+                for one in settings.policy.sizes
+            ],
+        }
+
+    def pilot_job(self, launch: str, size: str, secret: str) -> PilotJob:
+        """The batch job that starts a launch's pilot."""
+        wanted = self._sizes.get(size)
+        if wanted is None:
+            raise Permanent(f"there is no size {size} in the settings any more")
+        return PilotJob(
+            name=NAME + launch,
+            command=self._command(launch, wanted, secret),
+            directory=str(self.spool.folder / "work"),
+            cpus=wanted.cpus,
+            memory=wanted.memory,
+            wall=wanted.wall,
+            queue=wanted.queue,
+            account=wanted.account,
+            output=str(self.spool.log(launch)),
+            options=wanted.options,
+        )
+
+    def _command(self, launch: str, size: SizeTable, secret: str) -> tuple[str, ...]:
+        settings, pilot = self.settings, self.settings.pilot
+        options: list[tuple[str, object]] = [
+            *(("--server", one) for one in settings.servers),
+            ("--enrolment-file", secret),
+            ("--launch", launch),
+            ("--site", settings.site),
+            ("--outputs", settings.outputs),
+            ("--slots", size.slots or size.cpus),
+            ("--cpus", size.cpus),
+            ("--memory", size.memory),
+            ("--gpus", size.gpus),
+            ("--time-left", size.wall),
+            ("--time-margin", pilot.time_margin),
+            ("--idle-exit", pilot.idle_exit),
+        ]
+        if size.disk is not None:
+            options.append(("--disk", size.disk))
+        if settings.ca_file is not None:
+            options.append(("--ca-file", settings.ca_file))
+        if pilot.certificate:
+            options.append(("--certificate", pilot.certificate))
+        if pilot.work:
+            options.append(("--work", pilot.work))
+        words = [str(word) for option in options for word in option]
+        return (pilot.python, str(self._program), *words, *pilot.arguments)
+
+
+def _reader(settings: SiteSettings, commands: Commands) -> BatchReader:
+    """Whose word on jobs is believed: the batch system's own commands."""
+    if settings.batch == "pbs":
+        return PbsReader(commands)
+    if settings.batch == "lsf":
+        return LsfReader(commands)
+    return SlurmBatch(commands, dict(os.environ))
+
+
+def _submitter(settings: SiteSettings, reader: BatchReader) -> BatchSubmitter:
+    try:
+        from forestay.adapters.psij.batch import PsijSubmitter, refused
+    except ModuleNotFoundError as error:
+        raise Permanent(
+            f"a site agent submits through PSI/J, which is not installed ({error.name} is missing): pip install 'forestay[site]'"
+        ) from error
+    return PsijSubmitter(
+        settings.batch,
+        folder=settings.spool / "psij",
+        environment=dict(os.environ),
+        refusal=reader.refusal if isinstance(reader, SlurmBatch) else refused,
+    )

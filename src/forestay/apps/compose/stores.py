@@ -1,0 +1,101 @@
+"""The stores of a domain, by the URL that names them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from forestay.ports.documents import SlipStore
+from forestay.ports.errors import Permanent
+from forestay.ports.exceptions.audit import AuditStore
+from forestay.ports.exceptions.incident_store import IncidentStore
+from forestay.ports.jobs.job_store import JobStore
+from forestay.ports.looks import StoreLook
+from forestay.ports.pilots.pilot_store import PilotStore
+
+
+class Stores(NamedTuple):
+    """The stores of one domain; opening and closing the job store does so for all."""
+
+    jobs: JobStore
+    pilots: PilotStore
+    slips: SlipStore
+    incidents: IncidentStore
+    audit: AuditStore
+
+    def unreadable(self) -> int:
+        """How many documents these stores could not read since they were opened."""
+        return sum(store.readable.spoilt for store in self if hasattr(store, "readable"))
+
+
+def open_stores(url: str) -> Stores:
+    """The stores that a URL names, not yet connected. Each kind takes a second to import, so a process pays for its own only."""
+    scheme = url.split(":", 1)[0].split("+")[0]
+    if scheme in ("sqlite", "postgresql"):
+        from forestay.adapters.sql.audit import SqlAuditStore
+        from forestay.adapters.sql.incident_store import SqlIncidentStore
+        from forestay.adapters.sql.job_store import SqlJobStore
+        from forestay.adapters.sql.pilot_store import SqlPilotStore
+        from forestay.adapters.sql.slip_store import SqlSlipStore
+
+        sql = SqlJobStore(url)
+        base = sql.database
+        return Stores(sql, SqlPilotStore(base), SqlSlipStore(base), SqlIncidentStore(base), SqlAuditStore(base))
+    if scheme in ("opensearch", "opensearch+https", "opensearch+http"):
+        from forestay.adapters.opensearch.audit import OpenSearchAuditStore
+        from forestay.adapters.opensearch.hosts import Access
+        from forestay.adapters.opensearch.incident_store import OpenSearchIncidentStore
+        from forestay.adapters.opensearch.job_store import OpenSearchJobStore
+        from forestay.adapters.opensearch.pilot_store import OpenSearchPilotStore
+        from forestay.adapters.opensearch.slip_store import OpenSearchSlipStore
+
+        parts = urlsplit(url)
+        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        transport = "https" if url.startswith("opensearch+https") else "http"
+        replicas = int(options.get("replicas", "0"))
+        access = Access(
+            user=unquote(parts.username) if parts.username else None,
+            password=unquote(parts.password) if parts.password else None,
+            ca_certs=options.get("ca"),
+            client_cert=options.get("certificate"),
+            client_key=options.get("key"),
+        )
+        search = OpenSearchJobStore(
+            [f"{transport}://{host}" for host in parts.netloc.rpartition("@")[2].split(",")],
+            prefix=parts.path.strip("/") or "forestay",
+            replicas=replicas,
+            shards=int(options.get("shards", "1")),
+            wait_for_active_shards=options.get("wait_for_active_shards", "2" if replicas else "1"),
+            timeout=float(options.get("timeout", "5")),
+            access=access,
+        )
+        cluster = search.cluster
+        return Stores(
+            search,
+            OpenSearchPilotStore(cluster),
+            OpenSearchSlipStore(cluster),
+            OpenSearchIncidentStore(cluster),
+            OpenSearchAuditStore(cluster),
+        )
+    raise Permanent(
+        f"store {scheme}:… is not known; use sqlite:///FILE, postgresql://… or opensearch://HOST:PORT/PREFIX"
+    )
+
+
+async def look_at_store(url: str) -> StoreLook:
+    """The store as it is, changed in nothing; `Transient` or `Permanent` if it cannot be looked at."""
+    store = open_stores(url).jobs
+    try:
+        if url.startswith("opensearch"):
+            from forestay.adapters.opensearch.job_store import OpenSearchJobStore
+            from forestay.adapters.opensearch.look import look_at_cluster
+
+            assert isinstance(store, OpenSearchJobStore)  # noqa: S101 - the URL says so
+            return await look_at_cluster(store.cluster)
+        from forestay.adapters.sql.job_store import SqlJobStore
+        from forestay.adapters.sql.look import look_at_database
+
+        assert isinstance(store, SqlJobStore)  # noqa: S101 - the URL says so
+        return await look_at_database(store.database)
+    finally:
+        await store.close()

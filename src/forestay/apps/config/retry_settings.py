@@ -1,0 +1,92 @@
+"""Ladders, budgets and ways as an operator writes them: tables of the settings file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from forestay.domain.exceptions.causes.cause import Cause
+from forestay.domain.exceptions.incidents.dispatcher import Dispatcher, Sent, check_dispatcher, read_way
+from forestay.domain.exceptions.incidents.ladder import (
+    HOUSE,
+    MAX_LEVELS,
+    MAX_TRIES,
+    MAX_WAIT,
+    Budgets,
+    Ladder,
+    Level,
+    Then,
+)
+from forestay.domain.exlets.exlet_check import NAME
+from forestay.formats.text.document_fields import duration_of
+
+MAX_LADDERS = 100
+
+
+def _seconds(value: object) -> object:
+    return duration_of(value) if isinstance(value, str) else value
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LevelTable(_Table):
+    """So many tries, each after so long."""
+
+    wait: Annotated[int, BeforeValidator(_seconds), Field(ge=0, le=MAX_WAIT)] = 0
+    """Seconds, or a text such as `10 min`."""
+    tries: Annotated[int, Field(ge=1, le=MAX_TRIES)] = 1
+
+
+class LadderTable(_Table):
+    """The levels, and what comes after the last: `rollback`, `hold` or `fail`."""
+
+    levels: Annotated[tuple[LevelTable, ...], Field(min_length=1, max_length=MAX_LEVELS)]
+    then: Then = Then.ROLLBACK
+
+
+class BudgetsTable(_Table):
+    """How many tries a job may have by ladders."""
+
+    user: Annotated[int, Field(ge=0, le=MAX_TRIES * MAX_LEVELS)] = 10
+    """For all causes together that are the user's."""
+    infrastructure: Annotated[int, Field(ge=0, le=MAX_TRIES * MAX_LEVELS)] = 50
+    """For all the others together."""
+    causes: dict[Cause, Annotated[int, Field(ge=0, le=MAX_TRIES * MAX_LEVELS)]] = Field(default_factory=dict)
+    """For single causes."""
+
+    @property
+    def budgets(self) -> Budgets:
+        return Budgets(self.user, self.infrastructure, {cause.value: most for cause, most in self.causes.items()})
+
+
+def ladders_of(tables: Mapping[str, LadderTable]) -> Mapping[str, Ladder]:
+    """Every ladder by its name; the house's is always there. `ValueError` for what is no name."""
+    wrong = [name for name in tables if not NAME.fullmatch(name)]
+    if wrong or len(tables) > MAX_LADDERS:
+        raise ValueError(f"{wrong[0]!r} is no name of a ladder" if wrong else f"at most {MAX_LADDERS} are possible")
+    found = {
+        name: Ladder(name, tuple(Level(one.wait, one.tries) for one in table.levels), table.then)
+        for name, table in tables.items()
+    }
+    return {HOUSE.name: HOUSE, **found}
+
+
+def dispatcher_of(ways: Mapping[str, str], ladders: Mapping[str, Ladder]) -> Dispatcher:
+    """What is done without a rule, by cause. `ValueError` says everything that is wrong."""
+    read: dict[str, Sent] = {}
+    wrong: list[str] = []
+    for cause, text in ways.items():
+        sent = read_way(text)
+        if sent is None:
+            wrong.append(f"{cause}: {text!r} is none of own, ladder [NAME], rollback, hold, fail, dispatch [LADDER]")
+        else:
+            read[cause] = sent
+    dispatcher = Dispatcher(read)
+    wrong += [f"{cause}: {words}" for cause, words in check_dispatcher(dispatcher, frozenset(ladders))]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return dispatcher

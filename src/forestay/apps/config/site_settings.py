@@ -1,0 +1,179 @@
+"""What the operator of a site sets for its agent: a TOML file, read once. Every wrong setting is told at once, with its place."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from forestay.domain.jobs.amounts import duration_of, size_of
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.sites.fleet import Pace, PilotSize, Thresholds
+from forestay.ports.errors import Permanent
+from forestay.services.sites.site_policy import SitePolicy
+
+Size = Annotated[int, BeforeValidator(size_of)]
+"""Bytes, or such as `4 GiB`."""
+Duration = Annotated[int, BeforeValidator(duration_of)]
+"""Seconds, or such as `90 min`."""
+Word = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@+-]+$")]
+PLENTY = 2**55
+"""Of a resource that the operator does not limit: what there is, the pilot sees."""
+
+
+def _whole(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError("write the whole path, from / on: nodes and agent must mean the same")
+    return path
+
+
+Place = Annotated[Path, AfterValidator(_whole)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PaceTable(_Table):
+    """How hard the scheduler may be asked."""
+
+    per_minute: int = Field(default=60, ge=1, le=10_000)
+    """Pilots submitted in any minute."""
+    at_once: int = Field(default=20, ge=1, le=1000)
+    """Pilots submitted in one look."""
+    first_wait: Duration = Field(default=30, ge=1, le=3600)
+    """After pilots that were refused or ended before they registered; doubled each time."""
+    longest_wait: Duration = Field(default=1800, ge=1, le=3600)
+    commands: float = Field(default=2.0, gt=0, le=100)
+    """Questions to the batch system in a second, in the long run."""
+
+
+class SizeTable(_Table):
+    """One kind of pilot."""
+
+    name: Word = "standard"
+    cpus: int = Field(default=1, ge=1, le=4096)
+    memory: Size = Field(ge=1 << 20, le=1 << 50)
+    """Asked of the batch system and offered to jobs."""
+    disk: Size | None = Field(default=None, ge=0, le=1 << 55)
+    """Offered to jobs; unset: what is free in the pilot's work folder."""
+    gpus: int = Field(default=0, ge=0, le=1024)
+    """Offered to jobs; ask the batch system for them by `options`."""
+    slots: int | None = Field(default=None, ge=1, le=1024)
+    """Jobs at once; unset: one for every cpu."""
+    wall: Duration = Field(ge=120, le=30 * 86_400)
+    queue: Annotated[str, Field(max_length=200)] | None = None
+    """Partition, queue or class."""
+    account: Annotated[str, Field(max_length=200)] | None = None
+    options: tuple[Annotated[str, Field(max_length=1000)], ...] = ()
+    """Further options of the batch system's own submit command."""
+
+
+class PilotTable(_Table):
+    """How pilots are started; the same for every size."""
+
+    python: str = "python3"
+    """Any Python from 3.9 on the nodes; nothing is to be installed there."""
+    work: str = ""
+    """Local disk of the nodes; unset: the pilot's own place in the temporary folder."""
+    certificate: str = ""
+    """File with the pilots' certificate and its key, where the nodes see it, for servers that ask for one; for its owner alone."""
+    idle_exit: Duration = Field(default=300, ge=1)
+    """A pilot ends after so long without work."""
+    time_margin: Duration = Field(default=60, ge=1)
+    """A pilot claims nothing in so much time before its allocation ends."""
+    arguments: tuple[Annotated[str, Field(max_length=4096)], ...] = ()
+    """Further options of the pilot, such as those of its cache. They are seen by everyone: no secrets."""
+
+
+class SiteSettings(_Table):
+    """All settings of a site agent."""
+
+    site: Word
+    servers: tuple[Annotated[str, Field(pattern=r"^https?://\S+$")], ...] = Field(min_length=1)
+    """Addresses of servers, as the agent and the nodes reach them."""
+    token_file: Place
+    """File with a token of the role `site`; read anew for every call, so that it can be renewed."""
+    ca_file: Place | None = None
+    """Certificates to trust instead of the system's."""
+    certificate: Place | None = None
+    """File with the agent's certificate and its key, for servers that ask for one; for its owner alone."""
+    batch: Literal["slurm", "pbs", "lsf"] = "slurm"
+    """The kind of batch system. Slurm is proven on a real one; PBS and LSF by what their commands are documented to say."""
+    spool: Place
+    """A folder of the agent's own on a file system that the nodes share."""
+    outputs: Place
+    """Where pilots put outputs."""
+    min_pilots: int = Field(default=0, ge=0, le=100_000)
+    max_pilots: int = Field(ge=0, le=9000)
+    """Pilots of this site at most, those that wait at the scheduler included."""
+    min_idle: int = Field(default=0, ge=0, le=100_000)
+    """Pilots that stand ready beside those that jobs need."""
+    every: Duration = Field(default=10, ge=1, le=600)
+    """Seconds between looks."""
+    settle: Duration = Field(default=120, ge=0, le=3600)
+    """How long a submission that an agent did not survive may still arrive at the batch system."""
+    idle_patience: Duration = Field(default=60, ge=0)
+    """How long jobs may wait beside idle pilots before pilots are sent for them all the same."""
+    queue_wait: Duration = Field(default=7 * 86_400, ge=60, le=30 * 86_400)
+    """How long a pilot may wait at the scheduler; later it can no longer register."""
+    pace: PaceTable = PaceTable()
+    pilot: PilotTable = PilotTable()
+    sizes: tuple[SizeTable, ...] = Field(min_length=1, max_length=100)
+    """The kinds of pilots, the preferred one first: a job is given the first that it fits into."""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.min_pilots > self.max_pilots:
+            raise ValueError("min_pilots is above max_pilots")
+        names = [one.name for one in self.sizes]
+        if len(set(names)) < len(names):
+            raise ValueError("two sizes have the same name")
+        for one in self.sizes:
+            if one.wall <= self.pilot.time_margin:
+                raise ValueError(f"size {one.name}: wall leaves no time beside the pilot's time_margin")
+        return self
+
+    @property
+    def policy(self) -> SitePolicy:
+        """What the agent decides by."""
+        return SitePolicy(
+            thresholds=Thresholds(self.max_pilots, self.min_pilots, self.min_idle),
+            sizes=tuple(self._size(one) for one in self.sizes),
+            pace=Pace(self.pace.per_minute, self.pace.at_once, self.pace.first_wait, self.pace.longest_wait),
+            every=self.every,
+            settle=self.settle,
+            idle_patience=self.idle_patience,
+            secret_seconds=self.queue_wait,
+        )
+
+    def _size(self, size: SizeTable) -> PilotSize:
+        offers = Resources(
+            cpus=size.cpus,
+            memory=size.memory,
+            disk=PLENTY if size.disk is None else size.disk,
+            gpus=size.gpus,
+            wall=size.wall - self.pilot.time_margin,
+        )
+        return PilotSize(size.name, offers, size.slots or size.cpus)
+
+
+def load_site(path: Path) -> SiteSettings:
+    """Read the file; `Permanent` says what is wrong, and where."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise Permanent(f"the settings file {path} cannot be read: {error}") from error
+    return read_site(values, str(path))
+
+
+def read_site(values: Mapping[str, object], name: str) -> SiteSettings:
+    """The settings of a file that was read; `Permanent` says everything that is wrong with them."""
+    try:
+        return SiteSettings.model_validate(values)
+    except ValidationError as error:
+        lines = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in error.errors())
+        raise Permanent(f"the settings of {name} are wrong: {lines}") from error

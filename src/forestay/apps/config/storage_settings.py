@@ -1,0 +1,104 @@
+"""Storage elements as an operator writes them: tables of the settings file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from forestay.domain.data.storage_element import Door, Kind, NameRule, StorageElement, check_elements
+from forestay.ports.data.storage import Credentials
+
+_Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+_Reference = Annotated[str, Field(max_length=1000, pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)$")]
+"""Where a secret is: a variable of the environment, or a file. Never the secret itself."""
+_SCHEMES = {Kind.HTTP: ("http://", "https://"), Kind.S3: ("http://", "https://"), Kind.ROOT: ("root://", "roots://")}
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DoorTable(_Table):
+    """One way to reach an element: `path` of a folder that pilots see, or `url`."""
+
+    kind: Kind
+    url: Annotated[str, Field(max_length=500)] = ""
+    path: Annotated[str, Field(max_length=500)] = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.kind is Kind.FILE:
+            if self.url or not self.path.startswith("/"):
+                raise ValueError("an element of kind file has a path, from the root on, and no url")
+        elif self.path or not self.url.startswith(_SCHEMES[self.kind]):
+            raise ValueError(f"an element of kind {self.kind} has a url that begins with {_SCHEMES[self.kind][0]}")
+        if "@" in self.url or "?" in self.url:
+            raise ValueError("a url has no credentials and no query in it")
+        return self
+
+    @property
+    def door(self) -> Door:
+        base = self.path if self.kind is Kind.FILE else self.url
+        return Door(self.kind, base.rstrip("/") or base)
+
+
+class RuleTable(_Table):
+    """Names that fit `match` lie at `to` on the element."""
+
+    match: Annotated[str, Field(max_length=600)]
+    to: Annotated[str, Field(max_length=600)]
+
+
+class ElementTable(DoorTable):
+    """A storage element."""
+
+    name: _Name
+    doors: Annotated[tuple[DoorTable, ...], Field(max_length=8)] = ()
+    """Other ways to reach the same files."""
+    rules: tuple[RuleTable, ...] = ()
+    sites: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+    outputs: Annotated[str, Field(max_length=500)] = ""
+    """The folder on it for outputs of jobs; unset: pilots keep them in their own folder."""
+    private: bool = False
+    access_key: _Reference | None = None
+    """Of S3: `env:NAME` or `file:PATH`."""
+    secret_key: _Reference | None = None
+    region: Annotated[str, Field(max_length=64)] = "us-east-1"
+
+    @model_validator(mode="after")
+    def _keys(self) -> Self:
+        if Kind.S3 in {self.kind, *(one.kind for one in self.doors)} and not (self.access_key and self.secret_key):
+            raise ValueError("S3 needs access_key and secret_key, each as env:NAME or file:PATH")
+        return self
+
+    @property
+    def element(self) -> StorageElement:
+        return StorageElement(
+            name=self.name,
+            doors=(self.door, *(one.door for one in self.doors)),
+            rules=tuple(NameRule(one.match, one.to) for one in self.rules),
+            sites=frozenset(self.sites),
+            tenants=frozenset(self.tenants),
+            outputs=self.outputs.strip("/"),
+            private=self.private,
+        )
+
+
+def elements_of(tables: Sequence[ElementTable]) -> Mapping[str, StorageElement]:
+    """The elements by name, in the order of the settings. `ValueError` with everything that is wrong."""
+    elements = tuple(one.element for one in tables)
+    if wrong := list(check_elements(elements)):
+        raise ValueError("; ".join(wrong))
+    return {one.name: one for one in elements}
+
+
+def credentials_of(tables: Sequence[ElementTable]) -> Mapping[str, Credentials]:
+    """Where the credentials of each element are."""
+    return {
+        one.name: Credentials(one.access_key, one.secret_key, one.region)
+        for one in tables
+        if one.access_key and one.secret_key
+    }

@@ -1,0 +1,206 @@
+"""Everything on a laptop: server, worker, keeper and one pilot, on SQLite, with Temporal's development server for cases."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import getpass
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from forestay.adapters.private_file import write_private
+from forestay.adapters.temporal.dev_server import HOW_TO_GET_TEMPORAL, DevServer, fetch_program, find_program, tied
+from forestay.apps.compose.keeper import KeeperParts
+from forestay.apps.compose.loops import run_loops, stop, until_told
+from forestay.apps.compose.parts import make_parts
+from forestay.apps.compose.server import ServerParts
+from forestay.apps.compose.worker import WorkerParts
+from forestay.apps.config.settings import Settings
+from forestay.apps.operations.tokens import make_token
+from forestay.apps.server.app import HttpServer, listening, make_app, server_config
+from forestay.apps.signals_left import SignalsLeft
+from forestay.client import BadSettings
+from forestay.client.transport.settings import find_server, places
+from forestay.ports.errors import Permanent, Transient
+from forestay.ports.operations.identity import Role
+
+DAY = 86_400
+
+
+async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
+    """Start all parts in this process, and Temporal and a pilot beside it; stop them together."""
+    own = listening(settings)
+    with _alone(settings.state):
+        temporal = await _start_temporal(settings)
+        address = {"temporal": temporal.address} if isinstance(temporal, DevServer) else {}
+        # Whoever runs it can read all of this anyway.
+        files = settings.flow_files or (Path.cwd(), Path("/"))
+        folders = {"outputs": (*settings.outputs, settings.state / "outputs"), "flow_files": files}
+        only = {"second_person": "off"}  # there is one person here
+        settings = settings.model_copy(update=folders | address | only)
+        try:
+            await _run_parts(settings, own, slots, temporal, verbose=verbose)
+        finally:
+            if isinstance(temporal, DevServer):
+                await temporal.stop()
+
+
+async def _run_parts(
+    settings: Settings, own: socket.socket, slots: int, temporal: DevServer | str, *, verbose: bool
+) -> None:
+    parts = make_parts(settings)
+    services = ServerParts(parts)
+    server = _Inside(server_config(make_app(services), settings))
+    serving = asyncio.create_task(server.serve(sockets=[own]))
+    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.02)
+    if serving.done():
+        serving.result()
+        raise Permanent("the server did not start; -v says more")
+    pilot = await _start_pilot(settings, slots, verbose=verbose)
+    kept = KeeperParts(parts)
+    services.beside = kept.samples
+    loops = kept.loops()
+    if parts.engine is not None:
+        loops["worker"] = WorkerParts(parts, services).run
+    missing = temporal if isinstance(temporal, str) else await _ready(temporal)
+    keeper = asyncio.create_task(run_loops(loops))
+    try:
+        user = re.sub(r"[^A-Za-z0-9._@+-]", "-", getpass.getuser())[:64] or "me"
+        _welcome(settings, slots, user, await _link(services, user), missing)
+        await until_told()
+    finally:
+        await _stop_pilot(pilot)
+        server.should_exit = True
+        await serving
+        await stop(keeper)
+
+
+async def _link(services: ServerParts, user: str) -> str:
+    """A link for a browser; empty if the store is too busy to keep one, as it may be after a crash."""
+    for _ in range(5):
+        try:
+            roles = (Role.ADMINISTRATOR,)
+            invited = await services.sessions.invite(subject=user, tenant="default", roles=roles)
+        except Transient:
+            await asyncio.sleep(1.0)
+        else:
+            return f"{services.parts.settings.public_url}/login?once={invited.once}"
+    return ""
+
+
+async def _ready(temporal: DevServer) -> str:
+    try:
+        await temporal.ready()
+    except Transient as error:
+        return f"Jobs run; flows wait: {error}"
+    return ""
+
+
+@contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Two on one folder would spoil each other's files."""
+    state.mkdir(parents=True, exist_ok=True)
+    with (state / "dev.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Permanent(
+                f"another `forestay dev` keeps its things in {state}; give this one another --state"
+            ) from error
+        yield
+
+
+async def _start_temporal(settings: Settings) -> DevServer | str:
+    """Temporal, started or at least starting; or, in words, why there are no cases."""
+    if settings.temporal:
+        return ""  # somebody's own; they know how it does
+    if settings.temporal_program == "none":
+        return "Cases are not run, as FORESTAY_TEMPORAL_PROGRAM says."
+    found = find_program(settings.temporal_program, os.environ, settings.cache)
+    if found is None:
+        _say("Temporal, in which cases live, is not here yet; it is fetched once (about 60 MB) …")
+        try:
+            found = await fetch_program(settings.cache)
+        except Transient as error:
+            return f"Jobs run; flows do not: {error}.\n{HOW_TO_GET_TEMPORAL}"
+    server = DevServer(found.path, settings.state / "temporal", told=_say)
+    await server.start()
+    return server
+
+
+class _Inside(SignalsLeft, HttpServer):
+    """Leaves the signals to us: the pilot must end before its server does."""
+
+
+async def _stop_pilot(pilot: asyncio.subprocess.Process) -> None:
+    """First asked to drain, then to stop what runs; while the server can still take its ends."""
+    for patience in (1.0, 5.0):
+        with suppress(ProcessLookupError):
+            pilot.send_signal(signal.SIGTERM)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await pilot.wait()
+                return
+    with suppress(ProcessLookupError):
+        pilot.kill()
+    await pilot.wait()
+
+
+async def _start_pilot(settings: Settings, slots: int, *, verbose: bool) -> asyncio.subprocess.Process:
+    enrol = settings.state / "enrol-token"
+    write_private(
+        enrol, make_token(settings, subject="dev-pilot", tenant="default", roles=["enrol"], seconds=365 * DAY)
+    )
+    arguments = [
+        sys.executable, "-m", "forestay_pilot",
+        "--server", settings.public_url,
+        "--token-file", str(enrol),
+        "--slots", str(slots),
+        "--cpus", str(max(slots, os.cpu_count() or 1)),
+        "--memory", str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        "--disk", str(1 << 40),
+        "--outputs", str(settings.state / "outputs"),
+        "--work", str(settings.state / "work"),
+    ]  # fmt: skip
+    if verbose:
+        arguments.append("-v")
+    log = None if verbose else (settings.state / "pilot.log").open("ab")
+    # Its own process group: Ctrl-C in the terminal reaches the pilot through us, as an orderly stop. If we are killed, it ends what it runs and goes.
+    return await asyncio.create_subprocess_exec(*tied(arguments), stderr=log, start_new_session=True)
+
+
+def _say(text: str) -> None:
+    Console(stderr=True, highlight=False, markup=False).print(text, soft_wrap=True)
+
+
+def _welcome(settings: Settings, slots: int, user: str, link: str, missing: str) -> None:
+    token = make_token(settings, subject=user, tenant="default", roles=["administrator"], seconds=30 * DAY)
+    where = places(os.environ)
+    write_private(where.dev_token, token)
+    write_private(where.dev, f'server = "{settings.public_url}"')
+    say = partial(Console(stderr=True, highlight=False).print, soft_wrap=True)
+    say(f"[bold]Forestay[/bold] runs at {settings.public_url}, with {slots} places for jobs.")
+    if link:
+        say(f"To look at it in a browser, once and within ten minutes (later: forestay link):\n  {link}")
+    say(f"Your token is in {where.dev_token} (the command finds it there). Everything is kept in {settings.state}.")
+    with suppress(BadSettings):
+        server = find_server(None, os.environ, Path.cwd(), where)
+        if server.value != settings.public_url:
+            say(f"The command goes to {server.value} ({server.source}) unless you say --server {settings.public_url}")
+    say("In another terminal:")
+    say("  forestay submit --name hello -- echo 'hello, world'")
+    say("  forestay queue")
+    say("  forestay run FLOW.yaml")
+    if missing:
+        _say(missing)
+    say("Ctrl-C stops it; nothing is lost.")

@@ -1,0 +1,64 @@
+"""`forestay doctor`: what is missing or wrong in an installation, and what to do about each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from forestay.apps.config.settings import Settings, load
+from forestay.apps.doctor import certificates, machine, place, secret_files, seen_by_client
+from forestay.apps.doctor.finding import GOOD, MARKS, MISSING, NOTE, Finding
+from forestay.ports.errors import Permanent
+
+CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+    machine.names,
+    machine.state,
+    machine.folders,
+    machine.pages,
+    machine.open_files,
+    secret_files.key,
+    secret_files.others,
+    place.store,
+    place.temporal,
+    place.storage,
+    certificates.all_of_them,
+    seen_by_client.server,
+)
+
+
+def run_doctor(state: Path | None, *, as_json: bool) -> int:
+    """Look at everything, tell it, and give the exit code: 1 if something is missing."""
+    found = list(examine(state))
+    if as_json:
+        sys.stdout.write(json.dumps({"findings": [asdict(one) for one in found]}) + "\n")
+    else:
+        for one in found:
+            sys.stdout.write(f"{MARKS[one.state]:<8} {one.about:<12} {one.words}\n")
+            if one.remedy:
+                sys.stdout.write(f"{'':<21} {one.remedy}\n")
+    missing = sum(one.state == MISSING for one in found)
+    if not as_json:
+        sys.stderr.write(
+            "Nothing is missing.\n" if not missing else f"{missing} missing; what to do stands beside it.\n"
+        )
+    return 1 if missing else 0
+
+
+def examine(state: Path | None) -> Iterator[Finding]:
+    """Every finding; one that goes wrong does not keep the others back."""
+    yield from machine.system()
+    try:
+        settings = load(state=state)
+    except Permanent as error:
+        yield Finding(
+            "settings", MISSING, str(error), "Mend the file that FORESTAY_CONFIG names, or the FORESTAY_ variables."
+        )
+        return
+    for check in CHECKS:
+        yield from check(settings)
+
+
+__all__ = ["GOOD", "MISSING", "NOTE", "Finding", "examine", "run_doctor"]

@@ -1,0 +1,78 @@
+"""Certificates of what is spoken to by TLS: trusted, and good for a while yet."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cryptography.x509 import load_pem_x509_certificates
+
+from forestay.apps.config.settings import Settings
+from forestay.apps.doctor.finding import GOOD, MISSING, NOTE, Finding
+from forestay.apps.doctor.named_things import addresses, files
+from forestay.client import BadSettings, find_settings
+
+SOON = 21 * 86_400
+PATIENCE = 5.0
+
+
+def all_of_them(settings: Settings) -> Iterator[Finding]:
+    for name, path in files(settings):
+        yield from _kept(name, path)
+    for host, port in sorted(_doors(settings)):
+        yield from _certificate(host, port)
+
+
+def _doors(settings: Settings) -> set[tuple[str, int]]:
+    """Every host and port that is spoken to by TLS, as the settings say."""
+    urls = list(addresses(settings))
+    if settings.store.startswith("opensearch+https://"):
+        urls += [f"https://{one}" for one in urlsplit(settings.store).netloc.rpartition("@")[2].split(",")]
+    with suppress(BadSettings):
+        urls += find_settings().server.value.split(",")
+    doors = set()
+    for url in urls:
+        parts = urlsplit(url.strip())
+        if parts.scheme == "https" and parts.hostname:
+            doors.add((parts.hostname, parts.port or 443))
+    return doors
+
+
+def _certificate(host: str, port: int) -> Iterator[Finding]:
+    about = "certificate"
+    try:
+        with (
+            socket.create_connection((host, port), timeout=PATIENCE) as plain,
+            ssl.create_default_context().wrap_socket(plain, server_hostname=host) as wrapped,
+        ):
+            shown = wrapped.getpeercert() or {}
+    except ssl.SSLCertVerificationError as error:
+        remedy = "Renew it, or have this machine trust who signed it (SSL_CERT_FILE)."
+        yield Finding(about, MISSING, f"{host}:{port}: {error.verify_message}", remedy)
+        return
+    except (OSError, ssl.SSLError) as error:
+        yield Finding(about, NOTE, f"{host}:{port} cannot be asked: {error}")
+        return
+    yield _lasting(about, f"{host}:{port}", ssl.cert_time_to_seconds(str(shown["notAfter"])))
+
+
+def _kept(name: str, path: Path) -> Iterator[Finding]:
+    """Certificates in files that settings name: ours, and those by which others are trusted."""
+    try:
+        found = load_pem_x509_certificates(path.read_bytes())
+    except (OSError, ValueError):  # no certificate is in it
+        return
+    yield _lasting(name, str(path), min(one.not_valid_after_utc for one in found).timestamp())
+
+
+def _lasting(about: str, what: str, until: float) -> Finding:
+    left = until - time.time()
+    if left <= 0:
+        return Finding(about, MISSING, f"{what} expired {-left / 86_400:.0f} days ago", "Renew it.")
+    words = f"{what} is good for {left / 86_400:.0f} days"
+    return Finding(about, NOTE, words, "Renew it.") if left < SOON else Finding(about, GOOD, words)

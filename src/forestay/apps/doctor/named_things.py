@@ -1,0 +1,56 @@
+"""What settings name, wherever in them it stands: secrets by reference, files, addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from forestay.apps.config.settings import Settings
+
+REFERENCE = re.compile(r"(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)")
+
+
+class Named(NamedTuple):
+    """A value and where it stands."""
+
+    where: str
+    value: object
+
+
+def references(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Secrets that are named and not said."""
+    for where, value in _walk(settings, ""):
+        if isinstance(value, str) and REFERENCE.fullmatch(value):
+            yield where, value
+
+
+def files(settings: Settings) -> Iterator[tuple[str, Path]]:
+    for where, value in _walk(settings, ""):
+        if isinstance(value, Path) and value.is_file():
+            yield where, value
+
+
+def addresses(settings: Settings) -> Iterator[str]:
+    """Whatever is spoken to by TLS."""
+    for _, value in _walk(settings, ""):
+        if isinstance(value, str) and value.startswith("https://"):
+            yield value
+
+
+def _walk(value: object, where: str) -> Iterator[Named]:
+    """Every single value. A table in a list is called by its own name, if it has one."""
+    if isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _walk(getattr(value, name), f"{where} {name}".strip())
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _walk(one, f"{where} {name}")
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _walk(one, f"{where} {getattr(one, 'name', '')}".strip())
+    else:
+        yield Named(where, value)

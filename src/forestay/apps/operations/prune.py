@@ -1,0 +1,41 @@
+"""`forestay prune`: an operator removes jobs that ended long ago, at once and beside everything that runs."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.apps.compose.parts import make_engine
+from forestay.apps.compose.stores import open_stores
+from forestay.apps.config.settings import Settings
+from forestay.domain.exceptions.safeguards.audit import Note
+from forestay.domain.jobs.job_document import FINAL
+from forestay.ports.jobs.job_store import JobQuery
+from forestay.services.exceptions.record.keep_audit import KeepAudit
+from forestay.services.operations.prune_jobs import Pruned, PruneJobs
+
+
+async def prune_store(
+    settings: Settings, *, seconds: int, dry_run: bool, told: Callable[[int, int], None] = lambda _done, _of: None
+) -> Pruned:
+    """Remove what ended longer ago than so many seconds; `told` how many were looked at, of how many."""
+    stores, clock = open_stores(settings.store_url), SystemClock()
+    before = clock.now() - 1000 * seconds
+    async with AsyncExitStack() as closing:
+        await stores.jobs.open()
+        closing.push_async_callback(stores.jobs.close)
+        engine = None
+        if settings.temporal:
+            engine = make_engine(settings)
+            await engine.open()
+            closing.push_async_callback(engine.close)
+        counts = await stores.jobs.count(JobQuery(states=FINAL, at_most={"changed": before}), by="state")
+        many = sum(counts.values())
+        service = PruneJobs(stores.jobs, stores.slips, clock, engine)
+        done = await service.prune(before, dry_run=dry_run, told=lambda so_far: told(sum(so_far), many))
+        if done.removed and not dry_run:
+            note = Note(getpass.getuser(), "store.prune", "store", "", {"before": before, **done._asdict()})
+            await KeepAudit(stores.audit, clock, RandomIds()).write(settings.house_tenant, [note])
+        return done

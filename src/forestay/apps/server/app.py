@@ -1,0 +1,182 @@
+"""The HTTP interface as one application, and how it is served."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+
+from forestay.adapters.prometheus.metrics import Metrics
+from forestay.apps.compose.loops import run_loops, stop
+from forestay.apps.compose.parts import make_parts
+from forestay.apps.compose.server import ServerParts
+from forestay.apps.config.settings import Settings
+from forestay.apps.server.data import file_routes, upload_routes
+from forestay.apps.server.description import describe
+from forestay.apps.server.exceptions import (
+    approval_routes,
+    audit_routes,
+    brake_routes,
+    engine_routes,
+    inbox_routes,
+    incident_routes,
+    trigger_routes,
+)
+from forestay.apps.server.flows import case_routes, flow_routes
+from forestay.apps.server.http import problems
+from forestay.apps.server.http.desk import Desk
+from forestay.apps.server.http.gate import Gate, prompt_protocol
+from forestay.apps.server.http.quick_beat import QuickBeat
+from forestay.apps.server.http.router import add_routes
+from forestay.apps.server.http.tls import certificate_kept, refuse_withdrawn, tls_options
+from forestay.apps.server.insertion import conversation_routes, soap_routes, tes_routes, wes_routes
+from forestay.apps.server.jobs import job_routes
+from forestay.apps.server.operations import login_routes, overview_routes, watch_routes
+from forestay.apps.server.pages import fleet_page_routes, page_routes
+from forestay.apps.server.peers import peer_routes, peering_routes
+from forestay.apps.server.pilots import enrolment_routes, fleet_routes, pilot_routes
+from forestay.apps.server.rules import exlet_routes, place_routes, replay_routes, rule_check_routes, rule_routes
+from forestay.apps.server.scheduling import routes as host_routes
+from forestay.apps.server.sites import routes as site_routes
+from forestay.ports.errors import Permanent
+
+log = structlog.get_logger()
+ROUTERS = (
+    job_routes.router,
+    conversation_routes.router,
+    conversation_routes.downstream_router,
+    flow_routes.router,
+    case_routes.router,
+    trigger_routes.router,
+    engine_routes.router,
+    brake_routes.router,
+    approval_routes.router,
+    audit_routes.router,
+    place_routes.router,
+    incident_routes.router,
+    inbox_routes.router,
+    rule_routes.router,
+    rule_check_routes.router,
+    exlet_routes.router,
+    replay_routes.router,
+    enrolment_routes.router,
+    fleet_routes.router,
+    pilot_routes.router,
+    host_routes.router,
+    site_routes.router,
+    peer_routes.router,
+    peering_routes.router,
+    upload_routes.router,
+    file_routes.router,
+    watch_routes.router,
+    overview_routes.router,
+    fleet_page_routes.router,
+    wes_routes.router,
+    soap_routes.router,
+    *tes_routes.routers,
+    page_routes.api,
+    page_routes.router,
+    login_routes.router,
+)
+"""In this order routes are tried; the first that matches answers."""
+
+
+def make_app(services: ServerParts) -> FastAPI:
+    """The application around one server's services; they run while it does."""
+    metrics = Metrics(services.samples)
+    desk = Desk(services, metrics, peers_for=services.caches.peers_for)
+
+    @asynccontextmanager
+    async def life(_app: FastAPI) -> AsyncIterator[None]:
+        await services.parts.store.open()
+        loops = asyncio.create_task(run_loops(services.loops()))
+        try:
+            yield
+        finally:
+            await stop(loops)
+            await services.relays.close()
+            with suppress(Exception):
+                await services.parts.pilots.drop_sheets(services.name)
+            await services.trying.close()
+            await services.parts.store.close()
+
+    app = FastAPI(
+        title="Forestay",
+        version=version("forestay"),
+        description="Job documents that are never lost and never doubled.",
+        license_info={"name": "Apache-2.0"},
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=life,
+    )
+    app.state.desk = desk
+    problems.install(app)
+    add_routes(app, ROUTERS)
+    describe(app)
+    app.add_middleware(Gate, settings=services.parts.settings, metrics=metrics)
+    app.state.beats = QuickBeat(desk, metrics)
+    return app
+
+
+class HttpServer(uvicorn.Server):
+    """Tells the open streams when it stops, so that a pilot's channel closed by us is not taken for its death."""
+
+    async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        app = self.config.app
+        assert isinstance(app, FastAPI)  # noqa: S101 - we made it
+        app.state.desk.stopping.set()
+        app.state.desk.services.claims.dismiss()
+        await super().shutdown(sockets)  # type: ignore[arg-type]
+
+
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """How the application is served."""
+    config = uvicorn.Config(
+        app,
+        host=settings.listen,
+        port=settings.port,
+        loop="none",
+        http=prompt_protocol(settings.head_seconds, app.state.beats),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=5,
+        **tls_options(settings),
+    )
+    refuse_withdrawn(config, settings)
+    return config
+
+
+def listening(settings: Settings) -> socket.socket:
+    """The socket to serve on; `Permanent` says what to do when it cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.listen else socket.AF_INET
+    own = socket.socket(family)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        own.bind((settings.listen, settings.port))
+    except OSError as error:
+        own.close()
+        why = error.strerror or "it cannot be used"
+        raise Permanent(f"{settings.listen}:{settings.port}: {why}; give another with --port") from error
+    return own
+
+
+async def serve(settings: Settings) -> None:
+    """Run one server until it is told to stop."""
+    own = listening(settings)
+    services = ServerParts(make_parts(settings))
+    server = HttpServer(server_config(make_app(services), settings))
+    log.info("server", name=services.name, url=settings.public_url, store=settings.store_url.split(":", 1)[0])
+    async with certificate_kept(server.config, settings):
+        await server.serve(sockets=[own])
+    if not server.started:
+        raise SystemExit(6)

@@ -1,0 +1,179 @@
+"""Routes for the brakes: the global stop, the storms' groups, the limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Response
+from pydantic import Field
+
+from forestay.apps.server.http.answers import Out, Time, errors
+from forestay.apps.server.http.desk import Desk, Operator, TheDesk, Viewer
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import Model, Reason
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.exceptions.safeguards.brakes import EVERY_TENANT, Stop
+from forestay.domain.exceptions.safeguards.rate_limit import pass_time
+from forestay.domain.exceptions.safeguards.storm import Group
+from forestay.formats.jobs.job_public import time_text
+from forestay.ports.operations.identity import Principal, Role
+
+router = Router(prefix="/v1", tags=["brakes"])
+
+
+class StopOut(Out):
+    everywhere: bool
+    """In all tenants."""
+    by: str
+    why: str
+    at: Time
+
+
+class StopsOut(Out):
+    stops: list[StopOut]
+    """Those that hold here; none: rules may act."""
+
+
+class CanaryOut(Out):
+    rule: str
+    """Empty: the house's ladder."""
+    state: Literal["trying", "all", "held"]
+    step: int
+    pending: list[str]
+    """Acts whose outcome is waited for, each a job and its attempt."""
+    well: int
+    bad: int
+
+
+class GroupOut(Out):
+    id: str
+    trait: Literal["cause", "site", "host"]
+    value: str
+    opened: Time
+    faults: int
+    held: bool
+    """All that was tried has failed; it waits for a person."""
+    tried: list[CanaryOut]
+
+
+class LimitOut(Out):
+    meter: Literal["global", "owner", "site", "rule", "tenant-hours", "owner-hours"]
+    key: str
+    allowed: int
+    """Acts, or core-seconds."""
+    seconds: int
+    """In any so many."""
+    free: int
+
+
+class BrakesOut(StopsOut):
+    groups: list[GroupOut]
+    limits: list[LimitOut]
+    """Of what was ever used; what one handler has leased is not free."""
+
+
+class StopIn(Model):
+    reason: Reason = Field(min_length=1)
+    everywhere: bool = False
+    """In all tenants; for administrators of the house's own tenant."""
+
+
+class GroupIn(Model):
+    group: Annotated[str, Field(min_length=1, max_length=500)]
+    rule: Annotated[str, Field(max_length=500)] = ""
+    do: Literal["try", "all"]
+    """Try it on one again, or let all through."""
+    reason: Reason = Field(min_length=1)
+
+
+def _stops(stops: tuple[Stop, ...]) -> list[dict[str, object]]:
+    return [
+        {"everywhere": one.tenant == EVERY_TENANT, "by": one.by, "why": one.why, "at": time_text(one.at)}
+        for one in stops
+    ]
+
+
+def _group(group: Group) -> dict[str, object]:
+    return {
+        "id": group.id,
+        "trait": group.key.trait.value,
+        "value": group.key.value,
+        "opened": time_text(group.opened),
+        "faults": group.faults,
+        "held": group.held,
+        "tried": [
+            {
+                "rule": rule,
+                "state": "held" if one.held else "all" if one.open_to_all else "trying",
+                "step": one.step,
+                "pending": list(one.pending),
+                "well": one.well,
+                "bad": one.bad,
+            }
+            for rule, one in group.canaries.items()
+        ],
+    }
+
+
+def _where(desk: Desk, who: Principal, body: StopIn) -> str:
+    if not body.everywhere:
+        return who.tenant
+    house = desk.services.parts.settings.house_tenant
+    if who.tenant != house or not who.may(Role.ADMINISTRATOR):
+        raise Problem(403, f"only an administrator of tenant {house} may stop all tenants or let them go on")
+    return EVERY_TENANT
+
+
+async def _answer(desk: Desk, who: Principal) -> Response:
+    return json_answer({"stops": _stops(tuple(await desk.services.parts.stops.stops(who.tenant)))})
+
+
+@router.get("/brakes", response_model=BrakesOut, responses=errors())
+async def read_brakes(desk: TheDesk, who: Viewer) -> Response:
+    """What holds rules back in the tenant: stops, groups of storms, limits."""
+    parts = desk.services.parts
+    now = parts.clock.now()
+    limits = [
+        {
+            "meter": name.meter.value,
+            "key": name.key,
+            "allowed": bucket.limit.tokens,
+            "seconds": bucket.limit.window // 1000,
+            "free": pass_time(bucket, now).free,
+        }
+        for name, bucket in sorted((await parts.brakes.buckets(who.tenant)).items())
+    ]
+    groups = [_group(one) for one in await parts.brakes.storms.groups(who.tenant)]
+    stops = _stops(tuple(await parts.stops.stops(who.tenant)))
+    return json_answer({"stops": stops, "groups": groups, "limits": limits})
+
+
+@router.post("/brakes/stop", response_model=StopsOut, responses=errors(body=True))
+async def stop_acts(desk: TheDesk, who: Operator, body: StopIn) -> Response:
+    """Stop all acts of rules. Faults wait; jobs go on."""
+    where = _where(desk, who, body)
+    # Stopped first: what has to stop must not wait for the log.
+    await desk.services.parts.stops.stop(where, by=who.subject, why=body.reason)
+    await desk.note(who, "brake.stop", "all tenants" if body.everywhere else who.tenant, why=body.reason)
+    return await _answer(desk, who)
+
+
+@router.post("/brakes/go", response_model=StopsOut, responses=errors(409, body=True))
+async def let_acts_go_on(desk: TheDesk, who: Operator, body: StopIn) -> Response:
+    """Let rules act again."""
+    where = _where(desk, who, body)
+    await desk.note(who, "brake.go", "all tenants" if body.everywhere else who.tenant, why=body.reason)
+    await desk.services.parts.stops.go(where)
+    return await _answer(desk, who)
+
+
+@router.post("/brakes/groups", response_model=GroupOut, responses=errors(404, body=True))
+async def decide_group(desk: TheDesk, who: Operator, body: GroupIn) -> Response:
+    """Say how it goes on with a rule on the group of a storm, after a look at what was tried."""
+    storms = desk.services.parts.brakes.storms
+    decide = storms.try_again if body.do == "try" else storms.let_all
+    await desk.note(who, f"group.{body.do}", body.group, why=body.reason, rule=body.rule)
+    group = await decide(who.tenant, body.group, body.rule)
+    await desk.services.parts.faults.wake(who.tenant, body.group)
+    return json_answer(_group(group))

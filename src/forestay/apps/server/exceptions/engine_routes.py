@@ -1,0 +1,239 @@
+"""Interface X: other engines report what happens to their cases, and obey orders. They need to know nothing of exceptions."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import Path, Query, Request, Response
+from pydantic import Field, JsonValue
+
+from forestay.apps.server.http.answers import Out, Time, errors
+from forestay.apps.server.http.desk import Desk, EngineCaller, TheDesk, Viewer
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import INT64, Model
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.exceptions.incidents.engine_case import EngineCase, EngineEvent, EventKind, Otherwise
+from forestay.domain.exceptions.incidents.incident import CLOSED
+from forestay.domain.exlets.engine_order import EngineOrder, OrderVerb, Outcome
+from forestay.formats.jobs.job_public import time_text
+from forestay.ports.operations.identity import Principal, Role
+from forestay.services.exceptions.engines.order_engines import Answer, Reporter
+from forestay.services.exceptions.engines.take_events import NotYours
+
+router = Router(prefix="/v1/engines", tags=["engines"])
+MAX_EVENTS = 100
+MAX_EVENT = 131_072
+"""Bytes of one event as JSON."""
+LONGEST_WAIT = 30.0
+MOST_WAITING = 2_000
+"""Requests that may wait for orders at one server."""
+EngineName = Annotated[
+    str, Path(pattern=r"^[a-z][a-z0-9-]{0,39}$", description="The engine's name, chosen by whoever runs it.")
+]
+Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""The engine's own names of cases and items."""
+Word = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Data = dict[Annotated[str, Field(min_length=1, max_length=100)], JsonValue]
+
+
+class EventIn(Model):
+    id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:@+/-]+$")]
+    """The reporter's own id; the same in every repeat, and of no other event of the case."""
+    case: Key
+    kind: EventKind
+    item: Word = ""
+    at: int | None = Field(default=None, ge=0, le=INT64)
+    """Milliseconds since 1970; now, if it is left out."""
+    attempt: int = Field(default=0, ge=0, le=1_000_000)
+    flow: Word = ""
+    """The name of what the case is an instance of: rules may be written for it."""
+    owner: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9._@+-]*$")] = ""
+    """Whose case it is; only a token of role `engine` may name another than itself."""
+    parent: Annotated[str, Field(max_length=200)] = ""
+    data: Data = Field(default_factory=dict, max_length=200)
+    result: JsonValue = None
+    evidence: Data = Field(default_factory=dict, max_length=100)
+    """As `forestay classify` reads it: exit_code, signal, log_tail, scheduler_state and so on."""
+    items: dict[Key, Annotated[str, Field(max_length=40)]] = Field(default_factory=dict, max_length=1000)
+    trigger: Word = ""
+    labels: dict[Annotated[str, Field(max_length=100)], Annotated[str, Field(max_length=200)]] = Field(
+        default_factory=dict, max_length=50
+    )
+    otherwise: Otherwise = Otherwise.GO_ON
+    """What to do about an item that aborted, if no rule answers: go on without us, or wait for a person."""
+
+
+class EventsIn(Model):
+    events: list[EventIn] = Field(min_length=1, max_length=MAX_EVENTS)
+
+
+class EventAnswerOut(Out):
+    event: str
+    case: str
+    """Our id of the case."""
+    answer: Literal["go-on", "wait"]
+    incident: str | None
+    words: str
+
+
+class EventAnswersOut(Out):
+    answers: list[EventAnswerOut]
+
+
+class OrderOut(Out):
+    n: int
+    """Its number; ask for those after it the next time."""
+    id: str
+    case: str
+    key: str
+    """The engine's own name of the case."""
+    verb: OrderVerb
+    item: str
+    holder: str
+    wait: int
+    needs: dict[str, dict[str, float]]
+    data: dict[str, Any]
+    by: str
+    reason: str
+    incident: str
+    at: Time
+
+
+class ToldIncidentOut(Out):
+    state: str
+    closed: bool
+    """Nothing more comes of it."""
+    words: str
+
+
+class OrdersOut(Out):
+    orders: list[OrderOut]
+    incidents: dict[str, ToldIncidentOut]
+    """Those that were asked for."""
+
+
+class OutcomeIn(Model):
+    outcome: Outcome
+    detail: Annotated[str, Field(max_length=500)] = ""
+
+
+class OutcomeOut(Out):
+    outcome: Outcome
+    detail: str
+
+
+class EngineCaseOut(Out):
+    id: str
+    key: str
+    flow: str
+    owner: str
+    state: str
+    started: Time
+    items: dict[str, str]
+
+
+class EngineCasesOut(Out):
+    cases: list[EngineCaseOut]
+
+
+def _event(body: EventIn, who: Principal, now: int) -> EngineEvent:
+    if body.kind.of_item != bool(body.item):
+        raise Problem(
+            422, f"{body.kind} is about {'an item: name it' if body.kind.of_item else 'the case, not an item'}"
+        )
+    if body.owner not in ("", who.subject) and Role.ENGINE not in who.roles:
+        raise Problem(403, "only a token of role engine reports the cases of others")
+    if len(orjson.dumps(body.model_dump(mode="json"))) > MAX_EVENT:
+        raise Problem(413, f"an event may have at most {MAX_EVENT} bytes")
+    known = body.model_dump()
+    return EngineEvent(**known | {"at": now if body.at is None else body.at})
+
+
+@router.post("/{engine}/events", response_model=EventAnswersOut, responses=errors(404, 409, body=True))
+async def report_events(desk: TheDesk, who: EngineCaller, engine: EngineName, body: EventsIn) -> Response:
+    """Report what happened to cases and items; each event is answered at once by `go-on` or `wait`. A repeat is answered as the first time, or as it stands by now."""
+    now = desk.services.parts.clock.now()
+    events = [_event(one, who, now) for one in body.events]
+    try:
+        answers = await desk.services.events.take(Reporter(who.tenant, engine, who.subject), events)
+    except NotYours as error:
+        raise Problem(409, str(error)) from error
+    shown = [one._asdict() | {"answer": one.answer.value} for one in answers]
+    return json_answer({"answers": shown})
+
+
+@router.get("/{engine}/orders", response_model=OrdersOut, responses=errors(429))
+async def read_orders(
+    desk: TheDesk,
+    who: EngineCaller,
+    request: Request,
+    engine: EngineName,
+    after: Annotated[int, Query(ge=0, le=INT64, description="Orders with higher numbers only.")] = 0,
+    case: Annotated[str, Query(max_length=64, description="Orders for this case only, by our id.")] = "",
+    incident: Annotated[list[str] | None, Query(max_length=20, description="Tell how these stand too.")] = None,
+    wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for something to tell.")] = 0,
+) -> Response:
+    """Orders that nobody has answered, the first ones first. With `wait` it answers when there is one, or when one of the incidents is closed."""
+    engines = desk.services.engines
+    reporter = Reporter(who.tenant, engine, who.subject)
+    names = [one for one in incident or () if len(one) <= 64]
+    deadline = time.monotonic() + wait
+    if wait and desk.waiting_engines >= MOST_WAITING:
+        raise Problem(429, "too many wait for orders here; ask again, or another server")
+    desk.waiting_engines += 1
+    try:
+        while True:
+            orders = await engines.orders(reporter, after=after, case=case)
+            told = await _told(desk, who, names)
+            closed = any(one["closed"] for one in told.values())
+            left = deadline - time.monotonic()
+            if orders or closed or left <= 0 or desk.stopping.is_set() or await request.is_disconnected():
+                shown = [_order(n, order) for n, order in orders]
+                return json_answer({"orders": shown, "incidents": told})
+            await engines.wait(left)
+    finally:
+        desk.waiting_engines -= 1
+
+
+@router.post("/{engine}/orders/{order}", response_model=OutcomeOut, responses=errors(404, body=True))
+async def answer_order(desk: TheDesk, who: EngineCaller, engine: EngineName, order: str, body: OutcomeIn) -> Response:
+    """Say what became of an order. The first answer stays, and is told to whoever answers again."""
+    if len(order) > 64:
+        raise Problem(404, "there is no such order")
+    reporter = Reporter(who.tenant, engine, who.subject)
+    stands = await desk.services.engines.acknowledge(reporter, order, Answer(body.outcome, body.detail))
+    return json_answer({"outcome": stands.outcome.value, "detail": stands.detail})
+
+
+@router.get("/{engine}/cases", response_model=EngineCasesOut, responses=errors())
+async def engine_cases(desk: TheDesk, who: Viewer, engine: EngineName) -> Response:
+    """The cases of an engine that have not ended, at most 10,000."""
+    found = await desk.services.engines.open_cases(who.tenant, engine)
+    return json_answer({"cases": [_case(one) for one in found]})
+
+
+async def _told(desk: Desk, who: Principal, names: list[str]) -> dict[str, dict[str, Any]]:
+    if not names:
+        return {}
+    found = await desk.services.parts.incidents.get_standings(names)
+    return {
+        name: {"state": one.standing.state.value, "closed": one.standing.state in CLOSED, "words": one.standing.note}
+        for name, one in found.items()
+        if one.standing.tenant == who.tenant
+    }
+
+
+def _order(n: int, order: EngineOrder) -> dict[str, Any]:
+    return {
+        "n": n, "id": order.id, "case": order.case, "key": order.key, "verb": order.verb.value, "item": order.item, "holder": order.holder,
+        "wait": order.wait, "needs": {name: dict(one) for name, one in order.needs.items()}, "data": dict(order.data), "by": order.by,
+        "reason": order.reason, "incident": order.incident, "at": time_text(order.at),
+    }  # fmt: skip
+
+
+def _case(case: EngineCase) -> dict[str, Any]:
+    known = {"id": case.id, "key": case.key, "flow": case.flow, "owner": case.owner, "state": case.state}
+    return known | {"started": time_text(case.started), "items": dict(case.items)}

@@ -1,0 +1,219 @@
+"""Incidents: what went wrong, what was decided on it, and what was done."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Response
+
+from forestay.apps.server.http.answers import Out, Time, errors
+from forestay.apps.server.http.desk import TheDesk, Viewer
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.exceptions.incidents.incident import Decision, IncidentState
+from forestay.domain.exceptions.safeguards.brakes import CORE_HOUR
+from forestay.formats.jobs.job_public import time_text
+from forestay.formats.rules.incident_public import incident_public, standing_public
+from forestay.ports.errors import Permanent
+from forestay.ports.exceptions.incident_store import IncidentQuery
+from forestay.services.exceptions.inbox.list_inbox import ListInbox
+
+router = Router(prefix="/v1", tags=["incidents"])
+MOST = 50
+"""Decisions that are shown of one incident."""
+MOST_NAMED = 1000
+"""Causes and owners to choose from."""
+Word = Annotated[str, Query(max_length=200)]
+
+
+class IncidentOut(Out):
+    id: str
+    owner: str
+    type: str
+    at: Time
+    state: str
+    due: Time | None
+    cause: str
+    flow: str
+    case: str
+    item: str
+    job: str
+    group: str
+    note: str
+
+
+class IncidentsOut(Out):
+    incidents: list[IncidentOut]
+    cursor: str | None
+
+
+class IncidentCountsOut(Out):
+    counts: dict[str, int]
+
+
+class DecisionOut(Out):
+    n: int
+    at: Time
+    verdict: str
+    by: str
+    exlet: dict[str, Any] | None
+    detail: dict[str, Any]
+
+
+class StepOut(Out):
+    n: int
+    step: int
+    action: str
+    at: Time
+    state: str
+    detail: str
+
+
+class IncidentWholeOut(IncidentOut):
+    attempt: int
+    engine: str
+    context: dict[str, Any]
+    """The evidence without secrets, the cause with what decided it, and the job as it was then."""
+    decisions: list[DecisionOut]
+    steps: list[StepOut]
+
+
+class InboxGroupOut(Out):
+    group: str
+    """Of a storm; empty: these are alike, and came one by one."""
+    cause: str
+    owner: str
+    """Empty: of several owners."""
+    owners: int
+    count: int
+    core_hours: float
+    """What another run of all of them would cost."""
+    oldest: Time
+    incident: str
+    """The oldest of them."""
+    job: str
+    case: str
+    waits_for: str
+    note: str
+    next: str
+    """The command that helps on from here."""
+
+
+class InboxOut(Out):
+    groups: list[InboxGroupOut]
+    """The dearest."""
+    count: int
+    """How many incidents wait in all, also in groups that are not shown."""
+    core_hours: float
+    """What another run of all of them would cost."""
+    many: int
+    """How many groups there are in all."""
+    causes: list[str]
+    """Of all groups, to choose from."""
+    owners: list[str]
+    more: bool
+    """There are more groups than are shown."""
+
+
+def _query(tenant: str, state: str, **wanted: str) -> IncidentQuery:
+    try:
+        states = frozenset(IncidentState(one) for one in state.split(",") if one)
+    except ValueError:
+        known = ", ".join(one.value for one in IncidentState)
+        raise Problem(400, f"{state!r} is no state of an incident; there are {known}") from None
+    return IncidentQuery(tenant, states=states, **{name: value for name, value in wanted.items() if value})  # type: ignore[arg-type]
+
+
+@router.get("/incidents", response_model=IncidentsOut, responses=errors(400))
+async def find_incidents(
+    desk: TheDesk,
+    who: Viewer,
+    state: Annotated[str, Query(max_length=200, description="One or several with commas between: held, open, …")] = "",
+    cause: Word = "",
+    owner: Word = "",
+    flow: Word = "",
+    case: Word = "",
+    job: Word = "",
+    group: Word = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[str | None, Query(max_length=4000)] = None,
+) -> Response:
+    """Find incidents, the newest first."""
+    query = _query(who.tenant, state, cause=cause, owner=owner, flow=flow, case=case, job=job, group=group)
+    try:
+        page = await desk.services.parts.incidents.find(query, limit=limit, cursor=cursor)
+    except Permanent as error:
+        raise Problem(400, str(error)) from error
+    shown = [standing_public(one.standing) for one in page.found]
+    return json_answer({"incidents": shown, "cursor": page.cursor})
+
+
+@router.get("/inbox", response_model=InboxOut, responses=errors())
+async def read_inbox(
+    desk: TheDesk,
+    who: Viewer,
+    cause: Word = "",
+    owner: Word = "",
+    limit: Annotated[int, Query(ge=1, le=1000, description="Groups that are shown")] = 200,
+) -> Response:
+    """What waits for a person, in groups by cause and owner, a storm as one; the dearest first."""
+    service = ListInbox(desk.services.parts.incidents)
+    found = await service.groups(who.tenant, owner=owner or None, cause=cause or None, most=limit)
+    groups = [
+        {
+            "group": one.place.group,
+            "cause": one.place.cause,
+            "owner": one.place.owner,
+            "owners": one.owners,
+            "count": one.count,
+            "core_hours": round(one.core_seconds / CORE_HOUR, 2),
+            "oldest": time_text(one.at),
+            "incident": one.oldest,
+            "job": oldest.job if oldest is not None else "",
+            "case": oldest.case if oldest is not None else "",
+            "waits_for": one.place.waits.value,
+            "note": oldest.note if oldest is not None else "",
+            "next": one.next_step(oldest),
+        }
+        for one in found.groups
+        for oldest in [found.oldest.get(one.oldest)]
+    ]
+    told = {
+        "groups": groups,
+        "count": sum(one.count for one in found.all),
+        "core_hours": round(sum(one.core_seconds for one in found.all) / CORE_HOUR, 2),
+        "many": len(found.all),
+        "causes": sorted({one.place.cause for one in found.all})[:MOST_NAMED],
+        "owners": sorted({one.place.owner for one in found.all if one.place.owner})[:MOST_NAMED],
+        "more": found.more,
+    }
+    return json_answer(told)
+
+
+@router.get("/incidents/counts", response_model=IncidentCountsOut, responses=errors(400))
+async def count_incidents(
+    desk: TheDesk,
+    who: Viewer,
+    by: Literal["cause", "owner", "state", "flow", "kind", "group"] = "cause",
+    state: Annotated[str, Query(max_length=200)] = "",
+    owner: Word = "",
+) -> Response:
+    """How many incidents there are of each kind."""
+    counts = await desk.services.parts.incidents.count(_query(who.tenant, state, owner=owner), by=by)
+    return json_answer({"counts": dict(counts)})
+
+
+@router.get("/incidents/{incident}", response_model=IncidentWholeOut, responses=errors(404))
+async def read_incident(desk: TheDesk, who: Viewer, incident: str) -> Response:
+    """One incident: its evidence, its cause, what was decided and by which rule, and every step that was done."""
+    incidents = desk.services.parts.incidents
+    found = (await incidents.get_incidents([incident])).get(incident)
+    standing = (await incidents.get_standings([incident])).get(incident)
+    if found is None or standing is None or found.tenant != who.tenant:
+        raise Problem(404, "there is no such incident")
+    decisions: list[Decision] = []
+    # One by one, since a search may not know the newest yet.
+    while len(decisions) < MOST and (one := await incidents.get_decision(incident, len(decisions) + 1)) is not None:
+        decisions.append(one)
+    return json_answer(incident_public(found, standing.standing, decisions, await incidents.steps(incident)))

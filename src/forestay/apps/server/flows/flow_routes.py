@@ -1,0 +1,228 @@
+"""Routes for flows: stored, read, and all of their cases held or told something at once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import Response
+from pydantic import Field, JsonValue
+
+from forestay.apps.server.http.answers import Out, errors
+from forestay.apps.server.http.approvals import WAITS, alone, ask, verb_act
+from forestay.apps.server.http.desk import Desk, Operator, Submitter, TheDesk, Viewer
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import Holder, Id, Model, Reason
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.apps.server.jobs.schemas import ContinueIn
+from forestay.domain.flows.bpel_flow import BpelFlow
+from forestay.domain.flows.events import Verb, VerbKind
+from forestay.domain.flows.execution.gate import Gate
+from forestay.formats.bpel import Fate, read_bpel, write_bpel
+from forestay.formats.flows.yaml_flow import read_flow_text, write_flow_text
+from forestay.formats.text.yaml_text import MAX_BYTES
+from forestay.ports.flows.flow_engine import FlowEngine
+from forestay.ports.operations.identity import Principal
+
+router = Router(prefix="/v1", tags=["cases"])
+Version = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+FlowName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
+
+
+class FlowIn(Model):
+    text: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
+    """The flow in YAML or JSON."""
+
+
+class BpelIn(Model):
+    process: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
+    """The process in WS-BPEL 2.0."""
+    wsdls: Annotated[list[Annotated[str, Field(max_length=MAX_BYTES)]], Field(max_length=20)] = Field(
+        default_factory=list
+    )
+    """WSDL documents, for where properties are in messages. Nothing is fetched."""
+    jobs: dict[Annotated[str, Field(max_length=200)], Annotated[str, Field(max_length=MAX_BYTES)]] = Field(
+        default_factory=dict, max_length=200
+    )
+    """Job definitions in JSDL 1.0 by a name."""
+    mapping: Annotated[str, Field(max_length=MAX_BYTES)] = ""
+    """Who the partners are, in YAML."""
+
+
+class FlowOut(Out):
+    version: str
+    name: str
+
+
+class PassedOut(Out):
+    id: str
+    verb: str
+    item: str
+
+
+class PythonFlowOut(FlowOut):
+    params: dict[str, Any]
+    needed: list[str]
+    """The parameters that a case must give."""
+    description: str
+
+
+class PythonFlowsOut(Out):
+    flows: list[PythonFlowOut]
+    problems: list[str]
+    """What is wrong with files in the folder."""
+
+
+class GateOut(Out):
+    holders: list[str]
+    verbs: list[PassedOut]
+    """Those that not every case has been told of yet."""
+
+
+class FlowWholeOut(FlowOut, GateOut):
+    text: str
+    """In YAML; of a Python flow its source, of a process its XML."""
+    order: dict[str, list[str]]
+    """Each task with those that it comes after; of a Python flow or a process the items of a case say so."""
+
+
+class FlowVerbOut(GateOut):
+    id: str
+
+
+class FlowVerbIn(Model):
+    verb: VerbKind
+    item: Annotated[str, Field(max_length=500)] = ""
+    id: Id | None = None
+    """The same in every repeat; one is made if it is left out."""
+    reason: Reason = ""
+    holder: Holder | None = None
+    changes: dict[Annotated[str, Field(max_length=100)], JsonValue] = Field(default_factory=dict, max_length=100)
+    only_failed: bool = False
+    """Of a scatter that has ended: what ended well stays as it is."""
+
+
+def flow_version(text: str) -> str:
+    if re.fullmatch(r"[0-9a-f]{64}", text) is None:
+        raise Problem(404, f"there is no flow {text[:64]}")
+    return text
+
+
+def engine_of(desk: Desk) -> FlowEngine:
+    engine = desk.services.parts.engine
+    if engine is None:
+        raise Problem(503, "cases are not run here: this server was started without Temporal")
+    return engine
+
+
+def verb_of(desk: Desk, who: Principal, body: FlowVerbIn) -> Verb:
+    return Verb(
+        at=desk.services.parts.clock.now(),
+        id=body.id or desk.services.parts.ids.claim(),
+        kind=body.verb,
+        item=body.item,
+        by=who.subject,
+        holder=body.holder or who.subject,
+        reason=body.reason,
+        changes=dict(body.changes),
+        only_failed=body.only_failed,
+    )
+
+
+def _gate(gate: Gate) -> dict[str, object]:
+    verbs = [{"id": one.id, "verb": one.kind.value, "item": one.item} for one in gate.orders]
+    return {"holders": list(gate.holders), "verbs": verbs}
+
+
+@router.post("/flows", status_code=201, response_model=FlowOut, responses=errors(body=True))
+async def store_flow(desk: TheDesk, who: Submitter, body: FlowIn) -> Response:
+    """Check a flow and store it; the answer is its version, the hash of its content."""
+    read = read_flow_text(body.text)
+    if read.flow is None:
+        wrong = [{"at": f"body.text:{one.line}:{one.column}", "detail": str(one)} for one in read.problems[:100]]
+        raise Problem(422, f"the flow has {len(read.problems)} error(s)", wrong)
+    version = await desk.services.parts.flows.put(read.flow, tenant=who.tenant)
+    return json_answer({"version": version, "name": read.flow.name}, 201)
+
+
+@router.post("/flows/bpel", status_code=201, response_model=FlowOut, responses=errors(body=True))
+async def store_bpel(desk: TheDesk, who: Submitter, body: BpelIn) -> Response:
+    """Check a process in WS-BPEL 2.0 with its job definitions, and store it; the answer is its version, the hash of all of it."""
+    read = read_bpel(body.process, wsdls=body.wsdls, jobs=body.jobs, mapping=body.mapping)
+    if read.flow is None:
+        refused = read.report.of(Fate.REFUSED)
+        wrong = [{"at": f"body.process:{one.line}", "detail": str(one)} for one in refused[:100]]
+        wrong += [{"at": "body", "detail": one} for one in read.other[:100]]
+        raise Problem(422, f"the process has {len(wrong)} error(s)", wrong)
+    version = await desk.services.parts.flows.put_bpel(read.flow, tenant=who.tenant)
+    return json_answer({"version": version, "name": read.flow.name}, 201)
+
+
+@router.get("/flows", response_model=PythonFlowsOut, responses=errors())
+async def python_flows(desk: TheDesk, who: Viewer) -> Response:
+    """The Python flows in the operator's folder, which are started by their names."""
+    folder = desk.services.parts.folder
+    found = [
+        {
+            "name": flow.name,
+            "version": flow.version,
+            "params": dict(flow.params),
+            "needed": list(flow.needed),
+            "description": flow.description,
+        }
+        for flow in folder.flows().values()
+    ]
+    return json_answer({"flows": found, "problems": list(folder.problems)})
+
+
+@router.get("/flows/{version}", response_model=FlowWholeOut, responses=errors(404))
+async def read_flow(desk: TheDesk, who: Viewer, version: str) -> Response:
+    """A stored flow, and who holds all its cases."""
+    plan = await desk.services.parts.flows.plan(who.tenant, flow_version(version))
+    gate = await desk.services.gates.gate(who.tenant, version)
+    if plan.grown:
+        grown = await desk.services.parts.flows.grown(who.tenant, version)
+        text = write_bpel(grown) if isinstance(grown, BpelFlow) else grown.source
+    else:
+        text = write_flow_text(plan.flow)
+    order = {name: list(task.before) for name, task in plan.tasks.items()}
+    return json_answer({"version": version, "name": plan.flow.name, "text": text, "order": order} | _gate(gate))
+
+
+@router.post("/flows/{version}/suspend", response_model=GateOut, responses=errors(404, 409, body=True))
+async def suspend_flow(desk: TheDesk, who: Operator, version: str) -> Response:
+    """Hold all cases of a flow, those that start later too, by one write; what runs may end."""
+    await desk.services.parts.flows.plan(who.tenant, flow_version(version))
+    await desk.note(who, "flow.suspend", version)
+    return json_answer(_gate(await desk.services.gates.suspend(who.tenant, version, who.subject)))
+
+
+@router.post("/flows/{version}/continue", response_model=GateOut, responses=errors(404, 409, body=True))
+async def continue_flow(desk: TheDesk, who: Operator, version: str, body: ContinueIn | None = None) -> Response:
+    """Take a hold on all cases of a flow away."""
+    await desk.services.parts.flows.plan(who.tenant, flow_version(version))
+    holder = (body.holder if body else None) or who.subject
+    await desk.note(who, "flow.continue", version, holder=holder)
+    return json_answer(_gate(await desk.services.gates.let_go(who.tenant, version, holder)))
+
+
+@router.post("/flows/{version}/verbs", response_model=FlowVerbOut, responses=errors(404, 409, body=True) | WAITS)
+async def send_flow_verb(desk: TheDesk, who: Operator, version: str, body: FlowVerbIn) -> Response:
+    """Steer all cases of a flow. Suspend and continue hold for those that start later too, all other verbs are for those that have begun."""
+    await desk.services.parts.flows.plan(who.tenant, flow_version(version))
+    verb = verb_of(desk, who, body)
+    if not alone(desk, who, verb.kind.value, "item" if verb.item else "all-cases", owner=""):
+        act = verb_act("flow.verb", verb, begun_by=verb.at)
+        words = f"{verb.kind} {verb.item or 'all cases'} of flow {version[:12]}"
+        return await ask(desk, who, verb.kind.value, version, owner="", why=verb.reason, act=act, words=words)
+    await desk.note(who, f"flow.{verb.kind}", version, why=verb.reason, item=verb.item, verb=verb.id)
+    gates = desk.services.gates
+    if verb.kind in (VerbKind.SUSPEND, VerbKind.CONTINUE) and not verb.item:
+        write = gates.suspend if verb.kind is VerbKind.SUSPEND else gates.let_go
+        gate = await write(who.tenant, version, verb.holder)
+    else:
+        engine_of(desk)
+        gate = await gates.order(who.tenant, version, replace(verb, begun_by=verb.at))
+    return json_answer({"id": verb.id} | _gate(gate))

@@ -1,0 +1,178 @@
+"""What one person may not do alone, asked for by hand: a request that waits for another, and the act itself once that one agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import orjson
+from fastapi import Response
+
+from forestay.apps.server.http.answers import Out, Responses, Time
+from forestay.apps.server.http.desk import Desk, settled
+from forestay.apps.server.http.problems import Problem
+from forestay.domain.exceptions.safeguards.second_person import LASTS, Asking, digest_of, needed
+from forestay.domain.flows.events import Verb, VerbKind
+from forestay.domain.jobs import job_document
+from forestay.domain.jobs.job_document import Token
+from forestay.formats.jobs.job_public import time_text
+from forestay.ports.errors import Conflict, NotFound, PortError
+from forestay.ports.operations.identity import Principal
+from forestay.services.exceptions.safeguards.keep_approvals import Known
+
+State = Literal["waiting", "approved", "done", "refused", "expired"]
+
+
+class ApprovalOut(Out):
+    id: str
+    state: State
+    words: str
+    """What would be done, and why that needs a second person."""
+    on: str
+    owner: str
+    by: str
+    """Who asked, or the rule."""
+    why: str
+    at: Time
+    until: Time
+    answered_by: str | None
+    answer: str | None
+    outcome: str | None
+
+
+class WaitsOut(Out):
+    waits: ApprovalOut
+
+
+WAITS: Responses = {202: {"model": WaitsOut, "description": "Nothing was done yet: it waits for a second person"}}
+
+
+def alone(desk: Desk, who: Principal, action: str, target: str, *, owner: str) -> bool:
+    """Whether a person may do this by themselves: it needs nobody else, it ends their own case, or this domain has only one person."""
+    if desk.services.parts.settings.second_person == "off":
+        return True
+    own = action == "remove" and target in ("case", "ancestors") and owner == who.subject
+    return own or needed(action, target, rule_owner="", job_owner=owner) is None
+
+
+async def ask(
+    desk: Desk, who: Principal, action: str, on: str, *, owner: str, why: str, act: Mapping[str, Any], words: str
+) -> Response:
+    """Write the request down, and say that it waits: 202."""
+    parts = desk.services.parts
+    now = parts.clock.now()
+    asking = Asking(
+        tenant=who.tenant,
+        decision=digest_of({"act": dict(act), "why": why}),
+        words=words,
+        by=who.subject,
+        at=now,
+        until=now + LASTS,
+        on=on,
+        owner=owner,
+        why=why,
+        act=act,
+    )
+    known = await parts.approvals.ask(asking)
+    await desk.note(who, "approval.ask", on, why=why, request=known.id, act=action)
+    return Response(orjson.dumps({"waits": approval_public(known)}), 202, media_type="application/json")
+
+
+def approval_public(known: Known) -> dict[str, object]:
+    asking, said = known.asking, known.answered
+    return {
+        "id": known.id,
+        "state": known.stage.value,
+        "words": asking.words,
+        "on": asking.on,
+        "owner": asking.owner,
+        "by": asking.by,
+        "why": asking.why,
+        "at": time_text(asking.at),
+        "until": time_text(asking.until),
+        "answered_by": said.by if said is not None else None,
+        "answer": said.why if said is not None else None,
+        "outcome": known.outcome,
+    }
+
+
+async def carry_out(desk: Desk, known: Known) -> Known:
+    """Do what was agreed to, in the name of who asked; once, however often it is called."""
+    asking, act = known.asking, known.asking.act
+    assert known.answered is not None  # noqa: S101 - the caller looked
+    reason = f"{asking.why} (agreed to by {known.answered.by})".strip()
+    try:
+        match act["kind"]:
+            case "job.force":
+                state, token = job_document.State(act["to"]), Token(act["generation"], act["attempt"])
+                steer = desk.services.steer
+                answer = await steer.force(asking.on, to=state, expected=token, by=asking.by, reason=reason)
+                outcome = str(settled(answer).document.state)
+            case "job.release":
+                answer = await desk.services.steer.release(
+                    asking.on, attempt=act["attempt"], claim=act["claim"], by=asking.by, reason=reason
+                )
+                outcome = str(settled(answer).document.state)
+            case "case.verb":
+                outcome = await _case_verb(desk, asking.on, _verb(act, asking, reason))
+            case "flow.verb":
+                gates = desk.services.gates
+                await gates.order(asking.tenant, asking.on, _verb(act, asking, reason))
+                outcome = "passed on to all cases"
+            case "decision":
+                if act["job"]:
+                    went = await desk.services.parts.faults.resume(act["job"], act["incident"], act["n"])
+                else:
+                    went = await desk.services.parts.exceptions.resume(act["incident"], act["n"])
+                outcome = "handed to the rule" if went else "it had moved on"
+            case kind:
+                outcome = f"refused: nobody here knows how to carry out {kind!r}"
+    except Problem as problem:
+        if problem.status_code >= 500:
+            raise
+        outcome = f"refused: {problem.detail}"
+    except PortError as error:
+        if not isinstance(error, NotFound | Conflict):
+            raise
+        outcome = f"refused: {error}"
+    return await desk.services.parts.approvals.carried_out(known, outcome)
+
+
+def _verb(act: Mapping[str, Any], asking: Asking, reason: str) -> Verb:
+    given = dict(act["verb"])
+    return Verb(
+        at=asking.at,
+        id=given["id"],
+        kind=VerbKind(given["kind"]),
+        item=given["item"],
+        by=asking.by,
+        holder=asking.by,
+        reason=reason,
+        round=given["round"],
+        ancestors=given["ancestors"],
+        begun_by=given["begun_by"],
+    )
+
+
+async def _case_verb(desk: Desk, case: str, verb: Verb) -> str:
+    engine = desk.services.parts.engine
+    if engine is None:
+        raise Problem(409, "cases are not run here")
+    try:
+        answer = await engine.send_verb(case, verb)
+    except NotFound:
+        return "the case has ended"
+    return "done" if answer.accepted else f"refused: {answer.detail}"
+
+
+def verb_act(kind: str, verb: Verb, *, begun_by: int | None = None) -> dict[str, Any]:
+    """A verb as it is kept until another person agrees."""
+    plain = {
+        "id": verb.id,
+        "kind": verb.kind.value,
+        "item": verb.item,
+        "round": verb.round,
+        "ancestors": verb.ancestors,
+        "begun_by": begun_by,
+    }
+    return {"kind": kind, "verb": plain}

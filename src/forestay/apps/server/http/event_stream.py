@@ -1,0 +1,80 @@
+"""Answers that take long and notice at once when the caller is gone or the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+T = TypeVar("T")
+ENDED = "forestay.ended"
+"""Where a route's check of its token leaves, in the scope of the request, what waits until that token is good no more."""
+
+
+def event(name: str, data: object, *, number: str | None = None) -> bytes:
+    """One event as it goes over the wire."""
+    head = f"id: {number}\n".encode() if number else b""
+    return head + b"event: " + name.encode() + b"\ndata: " + orjson.dumps(data) + b"\n\n"
+
+
+class EventStream(Response):
+    """Sends what a generator yields; closes the generator as soon as either side goes away, or the token that opened it is good no more."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, source: AsyncGenerator[bytes, None], stopping: asyncio.Event) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._source = source
+        self._stopping = stopping
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(self._send_all(send)),
+            asyncio.create_task(_until_gone(receive)),
+            asyncio.create_task(self._stopping.wait()),
+        ]
+        if ended := scope.get(ENDED):
+            tasks.append(asyncio.create_task(ended()))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._source.aclose()
+        with suppress(OSError, RuntimeError):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_all(self, send: Send) -> None:
+        async for piece in self._source:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, stopping: asyncio.Event) -> T | None:
+    """Carry on only while someone waits for the answer and the server runs; None when the work was given up."""
+    task = asyncio.create_task(work)
+    reasons = [asyncio.create_task(_until_gone(receive)), asyncio.create_task(stopping.wait())]
+    try:
+        await asyncio.wait([task, *reasons], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            return await task
+        return None
+    finally:
+        for one in (task, *reasons):
+            one.cancel()
+        if not task.done():  # otherwise whoever has the answer waits for nothing more
+            await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,91 @@
+"""Errors as `application/problem+json`; under the interfaces of GA4GH as their clients read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from forestay.ports.errors import Conflict, NotFound, Permanent, PortError, Transient
+
+TITLES = {
+    400: "The request is wrong",
+    401: "Who are you?",
+    403: "Not allowed",
+    404: "There is no such thing here",
+    405: "That cannot be done with this address",
+    408: "The request came too slowly",
+    409: "It moved on",
+    413: "The request is too large",
+    422: "The request is wrong",
+    429: "Too many",
+    503: "The store does not answer",
+}
+GA4GH = ("/ga4gh/", "/v1/tasks", "/v1/service-info")
+"""The clients of these interfaces look for `msg` and `status_code`."""
+STATUS: Mapping[type[PortError], int] = {Transient: 503, Permanent: 400, Conflict: 409, NotFound: 404}
+
+
+class Problem(HTTPException):
+    """Something to tell the caller, with where it is wrong."""
+
+    def __init__(self, status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> None:
+        super().__init__(status, detail)
+        self.errors = errors
+
+
+def body_of(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": TITLES.get(status, "Error"),
+        "status": status,
+        "detail": detail,
+    }
+    if errors:
+        body["errors"] = list(errors)
+    return body
+
+
+def ga4gh_body(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> dict[str, Any]:
+    """What is wrong goes into the message: there is no other place for it."""
+    lines = [detail, *(f"{one['at']}: {one['detail']}" for one in errors)]
+    return {"msg": "; ".join(lines), "status_code": status}
+
+
+def answer(status: int, detail: str, errors: Sequence[Mapping[str, object]] = (), *, path: str = "") -> Response:
+    """An error, in the form that belongs to the path that was asked for."""
+    ga4gh = path.startswith(GA4GH)
+    body = ga4gh_body(status, detail, errors) if ga4gh else body_of(status, detail, errors)
+    headers = {}
+    if status == 408:
+        headers["Connection"] = "close"  # the rest of the body is not waited for
+    if status in (429, 503):
+        headers["Retry-After"] = "1"
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    media_type = "application/json" if ga4gh else "application/problem+json"
+    return Response(orjson.dumps(body), status, headers, media_type=media_type)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error this way."""
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> Response:
+        errors = error.errors if isinstance(error, Problem) else ()
+        return answer(error.status_code, str(error.detail), errors, path=request.url.path)
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(request: Request, error: RequestValidationError) -> Response:
+        errors = [{"at": ".".join(map(str, one["loc"])), "detail": one["msg"]} for one in error.errors()[:100]]
+        status = 400 if request.url.path.startswith(GA4GH) else 422
+        return answer(status, f"{len(error.errors())} field(s) are wrong", errors, path=request.url.path)
+
+    @app.exception_handler(PortError)
+    async def _port(request: Request, error: PortError) -> Response:
+        status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
+        return answer(status, str(error), path=request.url.path)

@@ -1,0 +1,51 @@
+"""Routes of the HTTP interface, each of which FastAPI analyses when it is first needed.
+
+FastAPI analyses a route when it is declared: it reads the signature, builds a validator for each parameter and the
+schema of the answer. For all routes that takes more processor time than the rest of the start of a server, which is
+then asked for few of them. FastAPI would do it a second time for routes of an included router.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from starlette.routing import compile_path
+
+
+class Route(APIRoute):
+    """A route that is analysed when it answers its first request, or is described; a path alone is matched without."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self.path, self.endpoint = path, endpoint
+        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
+        self.methods = set(options["methods"] or ["GET"])
+        self._options: dict[str, Any] = options
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what the analysis yields, as long as it was not made."""
+        if name.startswith("__") or "_options" not in self.__dict__:
+            raise AttributeError(f"a route has no attribute {name}")
+        super().__init__(self.path, self.endpoint, **self.__dict__.pop("_options"))
+        return getattr(self, name)
+
+
+class Router(APIRouter):
+    """The routes of one module."""
+
+    def __init__(self, prefix: str = "", *, tags: list[str | Enum], route_class: type[Route] = Route) -> None:
+        super().__init__(
+            prefix=prefix,
+            tags=tags,
+            route_class=route_class,
+            generate_unique_id_function=lambda route: f"{route.tags[0]}-{route.name}",
+        )
+
+
+def add_routes(app: FastAPI, routers: Iterable[Router]) -> None:
+    """Have the application serve these, the first that matches a request first."""
+    for router in routers:
+        app.router.routes.extend(router.routes)

@@ -1,0 +1,38 @@
+"""What the models of all requests share: bounds, names, and the model that refuses unknown fields."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+INT64 = 2**63 - 1
+
+
+def without_controls(text: str) -> str:
+    if re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text):
+        raise ValueError("control characters are not allowed")
+    return text
+
+
+def one_line(text: str) -> str:
+    if re.search(r"[\x00-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]", text):
+        raise ValueError("control and direction characters are not allowed")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
+Word = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@+-]+$")]
+"""Tenants, owners, teams: they become part of keys."""
+Holder = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._@+:-]+$")]
+"""A person, or an incident and its step."""
+Reason = Annotated[str, Field(max_length=200), AfterValidator(one_line)]
+Id = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")]
+"""Ids of jobs and claims; ours have no other characters, and they become part of keys."""
+NoNul = Annotated[str, AfterValidator(without_controls)]
+EnvName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -1,0 +1,1 @@
+"""Routes for GA4GH clients, task servers and SOAP."""

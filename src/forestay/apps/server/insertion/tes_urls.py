@@ -1,0 +1,79 @@
+"""The addresses of a task's inputs and outputs: which can be reached, and by which storage element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
+
+from forestay.domain.data.storage_element import Kind, StorageElement, wrong_path
+from forestay.domain.flows.definition.finding import Finding
+from forestay.domain.jobs.inputs import catalogue_name, local_path
+from forestay.domain.jobs.outbound import Outbound
+from forestay.formats.ga4gh.tes_job import bucket_of
+from forestay.formats.ga4gh.tes_task import FileType, Task
+from forestay.services.data.reach_elements import ReachElements
+
+
+def wrong_urls(task: Task, tenant: str, outbound: Outbound, elements: ReachElements) -> list[Finding]:
+    """Everything that cannot be reached, so that a task is not made which can only fail."""
+    return list(_wrong(task, tenant, outbound, elements))
+
+
+def _wrong(task: Task, tenant: str, outbound: Outbound, elements: ReachElements) -> Iterator[Finding]:
+    for place, given in enumerate(task.inputs):
+        if not given.url:
+            continue
+        # A file of the catalogue comes from whichever replica can be had.
+        catalogued = catalogue_name(given.url) is not None
+        why = None if catalogued else _unreachable(given.url, tenant, outbound, elements)
+        if why is None and given.type is FileType.DIRECTORY and local_path(given.url) is None:
+            why = "a folder can only be had from a path"
+        if why is not None:
+            yield Finding(("inputs", place, "url"), why)
+    for place, output in enumerate(task.outputs):
+        why = _unreachable(output.url, tenant, outbound, elements)
+        if why is not None:
+            yield Finding(("outputs", place, "url"), why)
+
+
+def _unreachable(url: str, tenant: str, outbound: Outbound, elements: ReachElements) -> str | None:
+    path = local_path(url)
+    if path is not None:
+        parts = path.split("/")
+        return None if path.startswith("/") and "\0" not in path and ".." not in parts else "a whole path is needed"
+    if url.startswith(("http:", "https:")):
+        return outbound.check(url)
+    bucket = bucket_of(url)
+    if bucket is None:
+        return (
+            "an address is a path, or begins with file://, http://, https:// or s3://; that of an input may be lfn:NAME"
+        )
+    found = s3_element(url, tenant, elements)
+    if found is None:
+        return f"no storage element here has the bucket {bucket[0]}"
+    return wrong_path(found[1].rstrip("/")) if found[1] else "an object in the bucket is needed"
+
+
+def s3_element(url: str, tenant: str, elements: ReachElements) -> tuple[StorageElement, str] | None:
+    """The element that has the bucket of an address, and the path on it; an element may be a folder of a bucket."""
+    bucket = bucket_of(url)
+    if bucket is None:
+        return None
+    whole = f"{bucket[0]}/{bucket[1]}"
+    for element in elements.elements.values():
+        base = urlsplit(element.doors[0].base).path.strip("/")
+        if element.doors[0].kind is Kind.S3 and element.serves(tenant) and base and whole.startswith(f"{base}/"):
+            path = whole.removeprefix(f"{base}/")
+            if element.may_read(tenant, path.rstrip("/") or "-"):
+                return element, path
+    return None
+
+
+def storage_of(tenant: str, hosts: Sequence[str], elements: ReachElements) -> list[str]:
+    """Where inputs may come from and outputs may go, as TES names it."""
+    buckets = [
+        f"s3://{urlsplit(one.doors[0].base).path.strip('/')}"
+        for one in elements.elements.values()
+        if one.doors[0].kind is Kind.S3 and one.serves(tenant)
+    ]
+    return ["file:///", *(f"https://{host.removeprefix('private:')}" for host in hosts), *buckets]

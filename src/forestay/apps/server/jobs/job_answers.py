@@ -1,0 +1,234 @@
+"""What is answered about jobs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from forestay.apps.server.http.answers import Out, Time
+
+JobState = Literal["available", "running", "faulted", "completed", "forced_complete", "failed", "cancelled"]
+
+
+class ResourcesOut(Out):
+    cpus: int
+    memory: int
+    disk: int
+    gpus: int
+    wall: int | None = None
+
+
+class ManifestOut(Out):
+    path: str
+    sha256: str
+    files: int
+    bytes: int
+
+
+class EndingOut(Out):
+    """The end of an attempt, as its pilot told it."""
+
+    generation: int
+    attempt: int
+    claim: str
+    outcome: Literal["ok", "fault"]
+    reason: str
+    host: str
+    exit_code: int | None = None
+    signal: int | None = None
+    started: Time | None = None
+    wall: float | None = None
+    cpu: float | None = None
+    peak_memory: int | None = None
+    oom_kills: int | None = None
+    disk_left: int | None = None
+    stage: str | None = None
+    error: str | None = None
+    file: str | None = None
+    result: str | None = None
+    manifest: ManifestOut | None = None
+
+
+class HoldOut(Out):
+    """Who holds the job for this attempt."""
+
+    id: str
+    pilot: str
+    host: str
+    granted: Time
+
+
+class WinnerOut(Out):
+    attempt: int
+    manifest: ManifestOut | None
+
+
+class CallbackOut(Out):
+    url: str
+    tries: int
+    done: bool
+
+
+class JobOut(Out):
+    id: str
+    name: str
+    tenant: str
+    owner: str
+    team: str
+    labels: dict[str, str]
+    state: JobState
+    phase: Literal["staging-in", "executing", "staging-out"] | None
+    holders: list[str]
+    held: bool
+    priority: int
+    index: int | None
+    parameters: dict[str, Any]
+    specification: str
+    resources: ResourcesOut
+    resource_class: str
+    expected_runtime: int | None
+    created: Time
+    changed: Time
+    not_before: Time | None
+    generation: int
+    attempt: int
+    retries: int
+    faults: int
+    releases: int
+    max_attempts: int
+    claim: HoldOut | None
+    last: EndingOut | None
+    winner: WinnerOut | None
+    callback: CallbackOut | None
+    case: str | None
+    """The case that asked for it, and the round of its item."""
+    work: str | None
+    overlap_possible: bool
+    version: str | None
+
+
+class AcceptedOut(Out):
+    id: str
+    created: bool
+    """False: an earlier request with the same key had made it."""
+
+
+class SubmittedOut(Out):
+    jobs: list[AcceptedOut]
+
+
+class JobsOut(Out):
+    jobs: list[JobOut]
+    cursor: str | None
+
+
+class CountsOut(Out):
+    counts: dict[str, int]
+
+
+class InputOut(Out):
+    name: str
+    source: str
+    bytes: int | None
+    sha256: str | None
+
+
+class SourceOut(Out):
+    """One place that a file can be had from."""
+
+    kind: Literal["file", "http", "s3", "root", "peer"]
+    path: str | None = None
+    url: str | None = None
+    private: bool | None = None
+    ticket: str | None = None
+    host: str | None = None
+    element: str | None = None
+
+
+class TransferOut(Out):
+    """How files are brought, where that is not as usual."""
+
+    timeout: int | None = None
+    piece: int | None = None
+    tries: int | None = None
+    protocol: str | None = None
+
+
+class OutputsToOut(Out):
+    """The storage element that outputs go to."""
+
+    element: str
+    kind: Literal["file", "http", "s3", "root"]
+    base: str
+    prefix: str
+    private: bool
+
+
+class StagedInputOut(InputOut):
+    """An input as a pilot is told of it."""
+
+    file: str | None = None
+    from_: list[SourceOut] | None = Field(default=None, alias="from")
+    transfer: TransferOut | None = None
+    private: bool | None = None
+    refused: str | None = None
+    missing: str | None = None
+    manifest: ManifestOut | None = None
+    path: str | None = None
+
+
+class MeetOut(Out):
+    key: str
+    room: int
+    of: int
+
+
+class SpecificationOut(Out):
+    id: str
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    resources: ResourcesOut
+    inputs: list[InputOut]
+    staging: Literal["parallel", "sequential"]
+    outputs: list[str]
+    effects: Literal["internal", "external"]
+    runner: Literal["process", "warm"]
+    max_attempts: int
+    retry_wait: int
+    when_exhausted: Literal["fail", "hold"]
+    meet: MeetOut | None = None
+    container: str = ""
+
+
+class LineOut(Out):
+    """One transition of a job."""
+
+    rev: int
+    at: Time
+    event: str
+    state: JobState
+    attempt: int
+    by: str
+    note: str
+    words: str
+
+
+class EvidenceOut(BaseModel):
+    """What a fault, a late end or an alert left behind."""
+
+    model_config = ConfigDict(extra="allow", defer_build=True)
+
+    kind: Literal["evidence", "late-end", "alert", "staging"]
+    at: Time
+
+
+class StoryOut(Out):
+    story: list[LineOut]
+    evidence: list[EvidenceOut]
+
+
+class OutputsOut(Out):
+    attempt: int
+    manifest: ManifestOut

@@ -1,0 +1,116 @@
+"""The log of a job: the end of what an attempt printed, or all of it as it is printed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+from forestay.apps.server.http.desk import Desk
+from forestay.apps.server.http.problems import Problem
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.ports.jobs.job_store import Record, Stored
+
+LOGS = frozenset({"log", "evidence", "late-end"})
+PING = 10
+"""Silent seconds after which a follower is told that the stream is alive."""
+
+
+class _Told(NamedTuple):
+    """An end as someone told it."""
+
+    generation: int
+    attempt: int
+    claim: str
+    pilot: str
+
+
+async def stored_log(desk: Desk, document: JobDocument, attempt: int | None) -> str:
+    """The end of what the newest ended attempt printed, or the given one's."""
+    records = await desk.services.parts.store.find_records(job=document.id, tenant=document.tenant, limit=1000)
+    refused = {_told(record) for record in records if record.kind == "late-end"}
+    counted: dict[int, str] = {}
+    others: dict[int, str] = {}
+    for record in records:
+        if record.kind in LOGS:
+            told = _told(record)
+            # Anyone may tell an end that does not count; it is shown only where there is no other.
+            texts = others if told in refused else counted
+            texts.setdefault(told.attempt, str(record.body.get("log_tail", "")))
+    last = document.last.token.attempt if document.last else None
+    if attempt is None:
+        attempt = last or max(counted or others, default=None)
+    for texts in (counted, others):
+        if attempt in texts:
+            return texts[attempt]
+    if attempt is not None and attempt == last:
+        return ""
+    raise Problem(404, "no attempt has ended yet; follow the log to see a running one")
+
+
+def _told(record: Record) -> _Told:
+    ending = record.body.get("ending")
+    assert isinstance(ending, dict)  # noqa: S101 - we wrote it
+    return _Told(ending["generation"], ending["attempt"], ending["claim"], str(record.body.get("pilot")))
+
+
+async def followed_log(desk: Desk, stored: Stored, attempt: int | None) -> AsyncGenerator[str, None]:
+    """What a running attempt prints, until it ends; of an ended one what is stored.
+
+    Now and then an empty text, so that the reader knows that the stream is alive.
+    """
+    document = stored.document
+    held = document.claim
+    if held is None or (attempt is not None and attempt != document.attempt):
+        yield await stored_log(desk, document, attempt)
+        return
+    queue: asyncio.Queue[tuple[int, str, bool]] = asyncio.Queue(1000)
+    followed = (held.pilot, held.id)
+    desk.logs.setdefault(followed, set()).add(queue)
+    seen = quiet = 0
+    try:
+        if not desk.services.channels.order(held.pilot, "log", {"claim": held.id, "follow": True}):
+            await desk.services.steer.order(document, "log", follow=True)
+        while True:
+            try:
+                async with asyncio.timeout(1.0):
+                    pieces = [await queue.get()]
+            except TimeoutError:
+                still = await _still(desk, document)
+                pieces = [one for one in await _from_store(desk, document, held.id) if one[0] >= seen or one[2]]
+                if not pieces and not still:
+                    if not seen:  # its pilot never answered the order; what it told at the end is all there is
+                        await desk.services.parts.store.refresh()
+                        yield await stored_log(desk, document, document.attempt)
+                    return
+                quiet += 1
+                if quiet % PING == 0:
+                    yield ""
+            for offset, text, last in pieces:
+                end = offset + len(text.encode())
+                if end > seen:
+                    skip = max(0, seen - offset)
+                    yield text.encode()[skip:].decode(errors="replace")
+                    seen = end
+                if last:
+                    return
+    finally:
+        desk.logs[followed].discard(queue)
+        if not desk.logs[followed]:
+            del desk.logs[followed]
+
+
+async def _from_store(desk: Desk, document: JobDocument, claim: str) -> list[tuple[int, str, bool]]:
+    """Pieces that the pilot sent to another server."""
+    records = await desk.services.parts.store.find_records(job=document.id, kind="live-log", limit=1000)
+    pieces = [
+        (int(str(one.body["offset"])), str(one.body["text"]), bool(one.body["last"]))
+        for one in records
+        if one.body.get("claim") == claim
+    ]
+    return sorted(pieces)
+
+
+async def _still(desk: Desk, document: JobDocument) -> bool:
+    found = (await desk.services.parts.store.get([document.id])).get(document.id)
+    return found is not None and found.document.claim == document.claim

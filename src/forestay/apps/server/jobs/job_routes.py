@@ -1,0 +1,266 @@
+"""Routes for people and programs: submit, search, read, steer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Header, Query, Request, Response
+from starlette.responses import PlainTextResponse
+
+from forestay.apps.config.downstream_settings import downstream_for
+from forestay.apps.server.description import COUNTS, SORTS, filters
+from forestay.apps.server.http.answers import errors
+from forestay.apps.server.http.approvals import WAITS, alone, ask
+from forestay.apps.server.http.desk import Desk, Operator, Submitter, TheDesk, Viewer, settled
+from forestay.apps.server.http.event_stream import EventStream, event
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.jobs.job_answers import (
+    CountsOut,
+    JobOut,
+    JobsOut,
+    OutputsOut,
+    SpecificationOut,
+    StoryOut,
+    SubmittedOut,
+)
+from forestay.apps.server.jobs.job_filters import job_query
+from forestay.apps.server.jobs.job_log import followed_log, stored_log
+from forestay.apps.server.jobs.schemas import ContinueIn, ForceIn, ReasonIn, ReleaseIn, SubmitIn
+from forestay.apps.server.jobs.submissions import check_producers, submissions_from
+from forestay.domain.jobs.job_document import State, Token
+from forestay.domain.jobs.job_spans import read_traceparent
+from forestay.domain.jobs.story import whole_story
+from forestay.formats.jobs.job_public import job_public, manifest_public, specification_public, story_public, time_text
+from forestay.ports.jobs.job_store import COUNT_FIELDS, SORT_FIELDS, Record, Stored
+from forestay.ports.operations.identity import Principal, Role
+from forestay.services.shared.write_checked import chapter_of
+
+router = Router(prefix="/v1", tags=["jobs"])
+MAX_RECORDS = 1000
+STEERED = errors(404, 409, body=True)
+
+
+def json_answer(data: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(data), status, headers, media_type="application/json")
+
+
+def kept_trace(traceparent: str | None) -> str:
+    """The header as it is kept; one that is none is ignored, as its specification says."""
+    return traceparent if traceparent is not None and read_traceparent(traceparent) is not None else ""
+
+
+def shown(stored: Stored) -> Response:
+    version = f"{stored.version.number}.{stored.version.term}"
+    return json_answer(job_public(stored.document, version), headers={"ETag": f'"{version}"'})
+
+
+@router.post("/jobs", status_code=201, response_model=SubmittedOut, responses=errors(409, body=True))
+async def submit(
+    desk: TheDesk,
+    who: Submitter,
+    body: SubmitIn,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    traceparent: Annotated[str | None, Header(max_length=200)] = None,
+) -> Response:
+    """Submit 1 to 10,000 jobs."""
+    parts = desk.services.parts
+    where = partial(downstream_for, parts.settings.downstreams)
+    asked = submissions_from(body, who, parts.notify, parts.staging, where)
+    await check_producers(asked, parts.store)
+    desk.know(one.specification for one in asked)
+    accepted = await desk.services.submit.submit(
+        asked, by=who.subject, key=idempotency_key or None, trace=kept_trace(traceparent)
+    )
+    return json_answer({"jobs": [{"id": one.id, "created": one.created} for one in accepted]}, 201)
+
+
+@router.get("/jobs", response_model=JobsOut, responses=errors(400), openapi_extra=filters())
+async def search(
+    request: Request,
+    desk: TheDesk,
+    who: Viewer,
+    sort: Annotated[str, Query(json_schema_extra={"enum": SORTS})] = "-created",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[str | None, Query(max_length=4000)] = None,
+) -> Response:
+    """Find jobs by any of their fields."""
+    if sort.removeprefix("-") not in SORT_FIELDS:
+        raise Problem(422, f"there is no order by {sort[:64]}; try one of {', '.join(sorted(SORT_FIELDS))}")
+    query = job_query(request.query_params, who.tenant)
+    page = await desk.services.parts.store.search(query, sort=sort, limit=limit, cursor=cursor)
+    jobs = [job_public(one.document, f"{one.version.number}.{one.version.term}") for one in page.jobs]
+    return json_answer({"jobs": jobs, "cursor": page.cursor})
+
+
+@router.get("/jobs/counts", response_model=CountsOut, responses=errors(400), openapi_extra=filters())
+async def counts(
+    request: Request,
+    desk: TheDesk,
+    who: Viewer,
+    by: Annotated[str, Query(json_schema_extra={"enum": COUNTS})] = "state",
+) -> Response:
+    """How many jobs there are for each value of a field."""
+    if by not in COUNT_FIELDS:
+        raise Problem(422, f"there is no count by {by[:64]}; try one of {', '.join(sorted(COUNT_FIELDS))}")
+    query = job_query(request.query_params, who.tenant)
+    return json_answer({"counts": dict(await desk.services.parts.store.count(query, by=by))})
+
+
+@router.get("/jobs/{job}", response_model=JobOut, responses=errors(404))
+async def read(desk: TheDesk, who: Viewer, job: str) -> Response:
+    """One job."""
+    return shown(await desk.job(job, who))
+
+
+@router.get("/jobs/{job}/specification", response_model=SpecificationOut, responses=errors(404))
+async def specification(desk: TheDesk, who: Viewer, job: str) -> Response:
+    """What the job runs."""
+    name = (await desk.job(job, who)).document.specification
+    found = await desk.specifications([name])
+    if name not in found:
+        raise Problem(404, "its specification is not there")
+    return json_answer(specification_public(found[name]))
+
+
+@router.get("/jobs/{job}/story", response_model=StoryOut, responses=errors(404))
+async def story(desk: TheDesk, who: Viewer, job: str) -> Response:
+    """Every transition, in plain words, with the evidence of what went wrong."""
+    stored = await desk.job(job, who)
+    records = await desk.services.parts.store.find_records(job=job, tenant=who.tenant, limit=MAX_RECORDS)
+    chapters = [chapter_of(one) for one in records if one.kind == "chapter"]
+    lines = whole_story(stored.document, chapters)
+    evidence = [_evidence(one) for one in records if one.kind in ("evidence", "late-end", "alert", "staging")]
+    return json_answer({"story": story_public(lines), "evidence": evidence})
+
+
+def _evidence(record: Record) -> dict[str, Any]:
+    shown: dict[str, Any] = {"kind": record.kind, "at": time_text(record.at), **record.body}
+    if isinstance(ending := shown.get("ending"), dict):
+        shown["ending"] = ending | {"started": time_text(ending.get("started"))}
+    return shown
+
+
+@router.get(
+    "/jobs/{job}/log",
+    response_class=PlainTextResponse,
+    responses=errors(404) | {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def log(
+    desk: TheDesk,
+    who: Viewer,
+    job: str,
+    *,
+    attempt: Annotated[int | None, Query(ge=1, le=2**31)] = None,
+    follow: bool = False,
+) -> Response:
+    """What an attempt printed: the end of it, or, followed, all from now on."""
+    stored = await desk.job(job, who)
+    if follow:
+        if stored.document.claim is None:
+            await stored_log(desk, stored.document, attempt)  # says that there is none before a stream begins
+        return EventStream(_log_events(desk, stored, attempt), desk.stopping)
+    text = await stored_log(desk, stored.document, attempt)
+    return Response(text, media_type="text/plain; charset=utf-8")
+
+
+async def _log_events(desk: Desk, stored: Stored, attempt: int | None) -> AsyncGenerator[bytes, None]:
+    async for text in followed_log(desk, stored, attempt):
+        yield event("log", {"text": text}) if text else event("ping", {})
+    yield event("end", {})
+
+
+@router.get("/jobs/{job}/outputs", response_model=OutputsOut, responses=errors(404))
+async def outputs(desk: TheDesk, who: Viewer, job: str) -> Response:
+    """Where the committed outputs are."""
+    winner = await desk.services.outputs.winner(await desk.job(job, who))
+    if winner is None or winner.manifest is None:
+        raise Problem(404, "the job has committed no outputs")
+    return json_answer({"attempt": winner.token.attempt, "manifest": manifest_public(winner.manifest)})
+
+
+async def _steerable(desk: Desk, who: Principal, job: str, what: str, why: str = "", **detail: object) -> None:
+    """Whether the caller may steer the job. If it is another's, that goes into the audit log before anything is done."""
+    owner = (await desk.job(job, who)).document.owner
+    if owner != who.subject and not who.may(Role.OPERATOR):
+        raise Problem(403, f"the job belongs to {owner}; only they or an operator may do this")
+    await desk.note(who, f"job.{what}", job, owner=owner, why=why, **detail)
+
+
+@router.post("/jobs/{job}/cancel", response_model=JobOut, responses=STEERED)
+async def cancel(desk: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
+    """End the job."""
+    reason = body.reason if body else ""
+    await _steerable(desk, who, job, "cancel", reason)
+    return shown(settled(await desk.services.steer.cancel(job, by=who.subject, reason=reason)))
+
+
+@router.post("/jobs/{job}/hold", response_model=JobOut, responses=STEERED)
+async def hold(desk: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
+    """Suspend the job; what runs may finish, and its end is kept."""
+    reason = body.reason if body else ""
+    await _steerable(desk, who, job, "hold", reason)
+    return shown(settled(await desk.services.steer.hold(job, holder=who.subject, by=who.subject, reason=reason)))
+
+
+@router.post("/jobs/{job}/continue", response_model=JobOut, responses=STEERED)
+async def carry_on(desk: TheDesk, who: Submitter, job: str, body: ContinueIn | None = None) -> Response:
+    """Take a hold away."""
+    holder = (body.holder if body else None) or who.subject
+    if holder != who.subject and not who.may(Role.OPERATOR):
+        await desk.job(job, who)
+        raise Problem(403, "only an operator takes another's hold away")
+    await _steerable(desk, who, job, "continue", holder=holder)
+    return shown(settled(await desk.services.steer.let_go(job, holder=holder, by=who.subject)))
+
+
+@router.post("/jobs/{job}/release", response_model=JobOut, responses=STEERED | WAITS)
+async def release(desk: TheDesk, who: Operator, job: str, body: ReleaseIn) -> Response:
+    """Take a claim away by hand, if it is still the one that was seen."""
+    owner = (await desk.job(job, who)).document.owner
+    if not alone(desk, who, "release", "job", owner=owner):
+        act = {"kind": "job.release", "attempt": body.expected_attempt, "claim": body.expected_claim}
+        words = f"take the claim of attempt {body.expected_attempt} away from job {job}"
+        return await ask(desk, who, "release", job, owner=owner, why=body.reason, act=act, words=words)
+    await _steerable(desk, who, job, "release", body.reason, attempt=body.expected_attempt)
+    answer = await desk.services.steer.release(
+        job, attempt=body.expected_attempt, claim=body.expected_claim, by=who.subject, reason=body.reason
+    )
+    return shown(settled(answer))
+
+
+@router.post("/jobs/{job}/retry", response_model=JobOut, responses=STEERED)
+async def retry(desk: TheDesk, who: Operator, job: str, body: ReasonIn | None = None) -> Response:
+    """Let a faulted job be claimed again."""
+    reason = body.reason if body else ""
+    await _steerable(desk, who, job, "retry", reason)
+    return shown(settled(await desk.services.steer.retry(job, by=who.subject, reason=reason)))
+
+
+@router.post("/jobs/{job}/force-complete", response_model=JobOut, responses=STEERED | WAITS)
+async def force_complete(desk: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
+    """Say that the job counts as done."""
+    return await _force(desk, who, job, body, State.FORCED_COMPLETE)
+
+
+@router.post("/jobs/{job}/force-fail", response_model=JobOut, responses=STEERED)
+async def force_fail(desk: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
+    """Say that the job counts as failed."""
+    return await _force(desk, who, job, body, State.FAILED)
+
+
+async def _force(desk: Desk, who: Principal, job: str, body: ForceIn, to: State) -> Response:
+    what = "force-complete" if to is State.FORCED_COMPLETE else "force-fail"
+    owner = (await desk.job(job, who)).document.owner
+    if not alone(desk, who, what, "job", owner=owner):
+        act = {"kind": "job.force", "to": to.value, "generation": body.expected_generation}
+        act["attempt"] = body.expected_attempt
+        words = f"count job {job} as {'done' if to is State.FORCED_COMPLETE else 'failed'} at attempt {body.expected_attempt}"
+        return await ask(desk, who, what, job, owner=owner, why=body.reason, act=act, words=words)
+    await _steerable(desk, who, job, what, body.reason, attempt=body.expected_attempt)
+    expected = Token(body.expected_generation, body.expected_attempt)
+    answer = await desk.services.steer.force(job, to=to, expected=expected, by=who.subject, reason=body.reason)
+    return shown(settled(answer))

@@ -1,0 +1,101 @@
+"""What requests about jobs may contain, with every bound."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, JsonValue, model_validator
+
+from forestay.apps.server.http.schemas import INT64, EnvName, Id, Model, Name, NoNul, Reason, Word, one_line
+
+
+class ResourcesIn(Model):
+    cpus: int = Field(default=1, ge=0, le=100_000)
+    memory: int = Field(default=0, ge=0, le=2**50)
+    disk: int = Field(default=0, ge=0, le=2**55)
+    gpus: int = Field(default=0, ge=0, le=100_000)
+    wall: int | None = Field(default=None, ge=1, le=31_536_000)
+
+
+class InputIn(Model):
+    name: Annotated[Name, Field(max_length=1000)]
+    source: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(one_line)]
+    bytes: int | None = Field(default=None, ge=0, le=INT64)
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+class MeetIn(Model):
+    """Whom the jobs are brought together with: those that share the key, with `{name}` where a parameter stands."""
+
+    key: Annotated[Name, Field(max_length=500)]
+    room: int = Field(default=1, ge=1, le=10_000)
+    of: int = Field(default=0, ge=0, le=1_000_000)
+
+
+class SpecificationIn(Model):
+    name: Name = "job"
+    command: list[Annotated[NoNul, Field(max_length=131_072)]] = Field(min_length=1, max_length=10_000)
+    environment: dict[EnvName, Annotated[NoNul, Field(max_length=131_072)]] = Field(
+        default_factory=dict, max_length=1000
+    )
+    resources: ResourcesIn = ResourcesIn()
+    inputs: list[InputIn] = Field(default_factory=list, max_length=1000)
+    staging: Literal["parallel", "sequential"] = "parallel"
+    outputs: list[Annotated[Name, Field(max_length=1000)]] = Field(default_factory=list, max_length=1000)
+    effects: Literal["internal", "external"] = "internal"
+    runner: Literal["process", "warm"] = "process"
+    max_attempts: int = Field(default=1, ge=1, le=100)
+    retry_wait: int = Field(default=0, ge=0, le=86_400)
+    when_exhausted: Literal["fail", "hold"] = "fail"
+    meet: MeetIn | None = None
+    container: Annotated[str, Field(max_length=1000, pattern=r"^([A-Za-z0-9/][^\x00-\x20\x7f]*)?$")] = ""
+
+    @model_validator(mode="after")
+    def _calls_have_no_container(self) -> SpecificationIn:
+        if self.container and self.runner == "warm":
+            raise ValueError("a call of a function cannot run in a container; name one for a process")
+        return self
+
+
+class JobIn(Model):
+    specification: SpecificationIn | None = None
+    parameters: dict[Annotated[str, Field(max_length=100)], JsonValue] = Field(default_factory=dict, max_length=100)
+    index: int | None = Field(default=None, ge=0, le=INT64)
+    name: Name | None = None
+    owner: Word | None = None
+    team: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9._@+-]*$")] = ""
+    labels: dict[
+        Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9._/-]+$")],
+        Annotated[str, Field(max_length=200), AfterValidator(one_line)],
+    ] = Field(default_factory=dict, max_length=32)
+    priority: int = Field(default=0, ge=-1000, le=1000)
+    expected_runtime: int | None = Field(default=None, ge=1, le=31_536_000)
+    resources: ResourcesIn | None = None
+    not_before: Annotated[str, Field(max_length=40)] | None = None
+    callback: Annotated[str, Field(max_length=2000)] | None = None
+    hold: bool = False
+
+
+class SubmitIn(Model):
+    specification: SpecificationIn | None = None
+    jobs: list[JobIn] = Field(min_length=1, max_length=10_000)
+
+
+class ReasonIn(Model):
+    reason: Reason = ""
+
+
+class ContinueIn(Model):
+    holder: Annotated[str, Field(max_length=200)] | None = None
+
+
+class ReleaseIn(Model):
+    expected_attempt: int = Field(ge=0, le=INT64)
+    expected_claim: Id
+    reason: Annotated[Reason, Field(min_length=1)]
+
+
+class ForceIn(Model):
+    expected_attempt: int = Field(ge=0, le=INT64)
+    expected_generation: int = Field(default=0, ge=0, le=INT64)
+    reason: Annotated[Reason, Field(min_length=1)]

@@ -1,0 +1,186 @@
+"""Turns a request into submissions, and reports everything wrong with it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.jobs.schemas import JobIn, ResourcesIn, SpecificationIn, SubmitIn
+from forestay.domain.jobs.conversation import DOWNSTREAM_TAG
+from forestay.domain.jobs.inputs import Input, Staging, filled, produced, wrong_input
+from forestay.domain.jobs.meeting_key import MEET
+from forestay.domain.jobs.outbound import Outbound
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import Effects, RetryPolicy, Runner, Specification, WhenExhausted
+from forestay.domain.jobs.submission import Submission
+from forestay.formats.jobs.job_public import time_millis
+from forestay.ports.jobs.job_store import JobStore, Stored
+from forestay.ports.operations.identity import Principal, Role
+from forestay.ports.operations.notify import Notify
+from forestay.services.jobs.submit_jobs import specification_named
+
+MAX_PARAMETERS = 16_384
+"""Bytes of one job's parameters as JSON; what is larger belongs into a file."""
+
+
+def resources_from(given: ResourcesIn, wall: float | None = None) -> Resources:
+    limit = given.wall if wall is None else int(wall)
+    return Resources(given.cpus, given.memory, given.disk, given.gpus, limit)
+
+
+def specification_from(given: SpecificationIn, tenant: str) -> Specification:
+    content = given.model_dump(mode="json")
+    meet = content.pop("meet")
+    if not content["container"]:
+        del content["container"]  # its id is what it was before there were any
+    return Specification(
+        id=specification_named(tenant, content | ({MEET: meet} if meet else {})),
+        tenant=tenant,
+        name=given.name,
+        command=tuple(given.command),
+        environment=given.environment,
+        resources=resources_from(given.resources),
+        inputs=tuple(Input(one.name, one.source, one.bytes, one.sha256) for one in given.inputs),
+        staging=Staging(given.staging),
+        outputs=tuple(given.outputs),
+        effects=Effects(given.effects),
+        runner=Runner(given.runner),
+        container=given.container,
+        retry=RetryPolicy(given.max_attempts, given.retry_wait, WhenExhausted(given.when_exhausted)),
+        extra={MEET: meet} if meet else {},
+    )
+
+
+def submissions_from(
+    body: SubmitIn,
+    who: Principal,
+    notify: Notify,
+    staging: Outbound,
+    downstream: Callable[[str, str], str | None] = lambda _tenant, _wanted: None,
+) -> list[Submission]:
+    """One submission a job, in order; a `Problem` with every error. `downstream` says where a job goes that names a task server, by tenant and name."""
+    errors: list[dict[str, object]] = []
+    common = specification_from(body.specification, who.tenant) if body.specification else None
+    checked: dict[str, str | None] = {}
+    made: list[Submission] = []
+    for place, job in enumerate(body.jobs):
+        spec = specification_from(job.specification, who.tenant) if job.specification else common
+        problems = _problems(job, who, notify, checked)
+        if spec is None:
+            problems["specification"] = "there is none, here or for all jobs"
+        elif spec.inputs:
+            problems |= _wrong_inputs(job, spec, staging)
+        if spec is not None and (wanted := job.labels.get(DOWNSTREAM_TAG)):
+            problems |= _not_for_downstream(spec, wanted, downstream(who.tenant, wanted))
+        errors += [{"at": f"body.jobs.{place}.{at}", "detail": detail} for at, detail in problems.items()]
+        if spec is not None and not problems:
+            made.append(_submission(job, spec, who))
+    if errors:
+        raise Problem(422, f"{len(errors)} field(s) are wrong; no job was taken", errors[:100])
+    return made
+
+
+def _problems(job: JobIn, who: Principal, notify: Notify, checked: dict[str, str | None]) -> dict[str, str]:
+    problems: dict[str, str] = {}
+    if job.owner is not None and job.owner != who.subject and not who.may(Role.OPERATOR):
+        problems["owner"] = "only an operator submits for others"
+    if job.callback is not None:
+        if job.callback not in checked:
+            checked[job.callback] = notify.check(job.callback)
+        if why := checked[job.callback]:
+            problems["callback"] = why
+    if job.not_before is not None:
+        try:
+            time_millis(job.not_before)
+        except (ValueError, OverflowError):
+            problems["not_before"] = "a time such as 2026-01-31T12:00:00Z is needed"
+    if job.parameters and (why := _unfit(job.parameters)):
+        problems["parameters"] = why
+    return problems
+
+
+def _not_for_downstream(spec: Specification, wanted: str, found: str | None) -> dict[str, str]:
+    at = f"labels.{DOWNSTREAM_TAG}"
+    if found is None:
+        return {at: f"there is no downstream {wanted[:64]} for this tenant"}
+    if spec.inputs or spec.outputs or spec.runner is not Runner.PROCESS:
+        return {
+            at: "files and functions do not travel to a downstream; send a task by TES, which says where its files are"
+        }
+    return {}
+
+
+def _wrong_inputs(job: JobIn, spec: Specification, staging: Outbound) -> dict[str, str]:
+    """What is wrong with the inputs of one job, once its parameters are filled in."""
+    problems: dict[str, str] = {}
+    names: set[str] = set()
+    for place, given in enumerate(spec.inputs):
+        one = filled(given, job.parameters, job.index)
+        why = wrong_input(one, staging) or ("two inputs have this name" if one.name in names else None)
+        names.add(one.name)
+        if why:
+            problems[f"specification.inputs.{place}"] = why
+    return problems
+
+
+async def check_producers(asked: Sequence[Submission], store: JobStore) -> None:
+    """Refuse jobs whose inputs are outputs of jobs that have not committed any: they would only fail.
+
+    Whoever wants a job to wait for another writes a flow of the two. A producer that is known to have committed keeps what it has, so this cannot be
+    outdated by the time the job runs.
+    """
+    wanted: dict[str, int] = {}
+    for place, one in enumerate(asked):
+        for given in one.specification.inputs:
+            other = produced(filled(given, one.parameters, one.index).source)
+            if other is not None:
+                wanted.setdefault(other.job, place)
+    if not wanted:
+        return
+    names = list(wanted)
+    known: dict[str, Stored] = {}
+    for start in range(0, len(names), 1000):
+        known |= await store.get(names[start : start + 1000])
+    errors: list[dict[str, object]] = []
+    for name, place in wanted.items():
+        stored = known.get(name)
+        if stored is None or stored.document.tenant != asked[place].specification.tenant:
+            why = f"there is no job {name}"
+        elif stored.document.winner is None or stored.document.winner.manifest is None:
+            why = f"job {name} is {stored.document.state} and has committed no outputs; submit this one when it has, or write a flow of both, which waits"  # fmt: skip
+        else:
+            continue
+        errors.append({"at": f"body.jobs.{place}.specification.inputs", "detail": why})
+    if errors:
+        raise Problem(422, f"{len(errors)} input(s) are not there yet; no job was taken", errors[:100])
+
+
+def _unfit(parameters: Mapping[str, object]) -> str | None:
+    try:
+        size = len(orjson.dumps(parameters))
+    except TypeError as error:  # what pydantic lets through: a number beyond 64 bits, half a character, great depth
+        return f"they cannot be stored: {error}"
+    return f"more than {MAX_PARAMETERS} bytes; put them into a file" if size > MAX_PARAMETERS else None
+
+
+def _submission(job: JobIn, spec: Specification, who: Principal) -> Submission:
+    parameters: dict[str, Any] = dict(job.parameters)
+    return Submission(
+        specification=spec,
+        owner=job.owner or who.subject,
+        name=job.name,
+        team=job.team,
+        index=job.index,
+        parameters=parameters,
+        labels=job.labels,
+        priority=job.priority,
+        expected_runtime=job.expected_runtime,
+        resources=resources_from(job.resources) if job.resources else None,
+        not_before=time_millis(job.not_before) if job.not_before else 0,
+        callback=job.callback,
+        held=job.hold,
+        downstream=job.labels.get(DOWNSTREAM_TAG, ""),
+    )

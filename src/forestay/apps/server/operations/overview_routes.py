@@ -1,0 +1,133 @@
+"""The route of the overview: what a tenant's jobs came to in a span of time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import Response
+
+from forestay.apps.server.http.answers import Out, Time, errors
+from forestay.apps.server.http.desk import TheDesk, Viewer
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.rules.outcome import Came
+from forestay.formats.jobs.job_public import time_text
+from forestay.formats.rules.replay_json import hours
+from forestay.services.operations.look_back import Fates, Past, Span, Waits
+
+router = Router(tags=["watch"])
+
+
+class WaitsOut(Out):
+    looked: int
+    """Jobs whose wait was read: of each step those that ended last."""
+    median: float | None
+    """Seconds from submission to the first claim."""
+    most: float | None
+    """So long or less for nine of ten."""
+
+
+class FatesOut(Out):
+    jobs: int
+    """Jobs that had a fault, each once."""
+    mended: int
+    """Ended well, and no person had acted on the fault."""
+    by_hand: int
+    """Ended well after a person had acted on it."""
+    not_well: int
+    """Failed, cancelled, or counted as done by a person."""
+    open: int
+    """Not ended yet."""
+    core_hours_saved: float
+    """Of the runs that ended well after a fault that no person acted on."""
+
+
+class CauseOut(Out):
+    cause: str
+    incidents: int
+    steps: list[int]
+    """Incidents in each step."""
+    fates: FatesOut
+
+
+class OverviewOut(Out):
+    span: Literal["hour", "day", "week", "month"]
+    at: Time
+    since: Time
+    step: int
+    """Seconds; the last step is not over yet."""
+    starts: list[Time]
+    """When each step begins."""
+    submitted: list[int]
+    well: list[int]
+    """Jobs that ended well in each step."""
+    failed: list[int]
+    cancelled: list[int]
+    waits: list[WaitsOut]
+    wait: WaitsOut
+    standing: dict[str, int]
+    """Jobs that have not ended, by state, now."""
+    incidents: int
+    waiting: int
+    """Of the incidents of the span, those that a person is asked about."""
+    looked: int
+    """Incidents whose jobs were read to tell what came of them: the newest."""
+    fates: FatesOut
+    causes: list[CauseOut]
+    """The most frequent first."""
+
+
+@router.get("/v1/overview", response_model=OverviewOut, responses=errors())
+async def overview(desk: TheDesk, who: Viewer, span: Span = Span.DAY) -> Response:
+    """What the tenant's jobs came to in the last hour, day, week or month; up to 15 seconds old."""
+    return json_answer(_shown(await desk.services.past.look(who.tenant, span)))
+
+
+def _shown(past: Past) -> dict[str, object]:
+    totals: dict[str, int] = {}
+    for one in past.causes:
+        for cause, many in one.items():
+            totals[cause] = totals.get(cause, 0) + many
+    return {
+        "span": past.span.value,
+        "at": time_text(past.at),
+        "since": time_text(past.since),
+        "step": past.step // 1000,
+        "starts": [time_text(past.since + place * past.step) for place in range(len(past.submitted))],
+        "submitted": list(past.submitted),
+        "well": [one.get("completed", 0) + one.get("forced_complete", 0) for one in past.ended],
+        "failed": [one.get("failed", 0) for one in past.ended],
+        "cancelled": [one.get("cancelled", 0) for one in past.ended],
+        "waits": [_waits(one) for one in past.waits],
+        "wait": _waits(past.wait),
+        "standing": dict(past.standing),
+        "incidents": sum(past.incidents.values()),
+        "waiting": past.incidents.get("held", 0) + past.incidents.get("waiting", 0),
+        "looked": past.looked,
+        "fates": _fates(past.fates),
+        "causes": [
+            {
+                "cause": cause,
+                "incidents": many,
+                "steps": [one.get(cause, 0) for one in past.causes],
+                "fates": _fates(past.by_cause.get(cause, Fates())),
+            }
+            for cause, many in sorted(totals.items(), key=lambda one: (-one[1], one[0]))
+        ],
+    }
+
+
+def _waits(waits: Waits) -> dict[str, object]:
+    return waits._asdict()
+
+
+def _fates(fates: Fates) -> dict[str, object]:
+    came = fates.came
+    return {
+        "jobs": fates.jobs,
+        "mended": came[Came.MENDED],
+        "by_hand": came[Came.BY_HAND],
+        "not_well": fates.judged - came[Came.MENDED] - came[Came.BY_HAND],
+        "open": came[Came.OPEN],
+        "core_hours_saved": hours(fates.saved),
+    }

@@ -1,0 +1,126 @@
+"""Routes to watch: events, pilots, alerts, status, metrics, and the interface's own description."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Annotated
+
+from fastapi import Header, Query, Request, Response
+from starlette.responses import PlainTextResponse
+
+from forestay.adapters.prometheus.metrics import CONTENT_TYPE
+from forestay.apps.server.description import filters
+from forestay.apps.server.http.answers import errors
+from forestay.apps.server.http.desk import Desk, TheDesk, Viewer
+from forestay.apps.server.http.event_stream import EventStream, event
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.jobs.job_filters import job_query, wanted
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.apps.server.operations.watch_answers import AlertsOut, StatusOut
+from forestay.domain.jobs.slots import own_slots
+from forestay.formats.jobs.job_public import job_public, time_text, transition_public
+from forestay.ports.jobs.job_store import JobQuery
+from forestay.services.jobs.follow_jobs import Mark, News
+
+router = Router(tags=["watch"])
+PING = 10.0
+
+
+@router.get("/v1/events", status_code=200, response_class=EventStream, responses=errors(400), openapi_extra=filters())
+async def events(
+    request: Request, desk: TheDesk, who: Viewer, last_event_id: Annotated[str | None, Header(max_length=200)] = None
+) -> Response:
+    """Every transition of the jobs that a search would find, from now on or from the last event that was read."""
+    query = job_query(request.query_params, who.tenant)
+    try:
+        mark = Mark.read(last_event_id) if last_event_id else None
+    except ValueError:
+        raise Problem(400, "Last-Event-ID is not the id of one of our events") from None
+    return EventStream(_events(desk, query, who.tenant, mark), desk.stopping)
+
+
+async def _events(desk: Desk, query: JobQuery, tenant: str, mark: Mark | None) -> AsyncGenerator[bytes, None]:
+    follow = desk.services.follow
+    fits = wanted(query)
+    async with follow.listen(tenant, fits) as listener:
+        yield event("open", {})
+        again: set[tuple[str, int]] = set()
+        if mark is not None:
+            if follow.too_old(mark):
+                yield event(
+                    "lost", {"detail": "the last event is more than an hour old; search for what changed before"}
+                )
+            async for missed in follow.missed(mark, replace(query, tenant=tenant)):
+                if fits(missed.document):
+                    again.add((missed.document.id, missed.line.rev))
+                    yield _told(missed)
+        while True:
+            try:
+                async with asyncio.timeout(PING):
+                    news = await listener.queue.get()
+            except TimeoutError:
+                yield event("ping", {})
+                continue
+            if news is None:
+                yield event("lost", {"detail": "events came faster than they were read; search, then listen again"})
+                return
+            if (news.document.id, news.line.rev) not in again:
+                yield _told(news)
+
+
+def _told(news: News) -> bytes:
+    body = {"job": job_public(news.document), "transition": transition_public(news.line)}
+    return event("job", body, number=str(Mark(news.line.at, news.document.id, news.line.rev)))
+
+
+@router.get("/v1/alerts", response_model=AlertsOut, responses=errors())
+async def alerts(desk: TheDesk, who: Viewer, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+    """What someone should look at, newest first."""
+    store = desk.services.parts.store
+    found = [
+        *await store.find_records(kind="alert", tenant=who.tenant, newest_first=True, limit=limit),
+        *await store.find_records(kind="alert", tenant="", newest_first=True, limit=limit),
+    ]
+    found.sort(key=lambda record: -record.at)
+    shown = [{"id": one.id, "at": time_text(one.at), "job": one.job or None, **one.body} for one in found[:limit]]
+    return json_answer({"alerts": shown})
+
+
+@router.get("/v1/status", response_model=StatusOut, responses=errors())
+async def status(desk: TheDesk, who: Viewer) -> Response:
+    """How the domain stands, as this server sees it."""
+    services = desk.services
+    counts = await services.parts.store.count(JobQuery(tenant=who.tenant), by="state")
+    alive = services.beats.alive
+    return json_answer(
+        {
+            "version": version("forestay"),
+            "you": {"subject": who.subject, "tenant": who.tenant, "roles": sorted(who.roles)},
+            "server": services.name,
+            "servers": [
+                {"name": name, "url": url, "slots": len(own_slots(name, alive))} for name, url in sorted(alive.items())
+            ],
+            "store": services.parts.settings.store_url.split(":", 1)[0],
+            "lease": services.parts.settings.lease,
+            "slots_served": services.claims.windows.slots_served,
+            "requests_waiting": services.claims.waiting,
+            "channels": services.channels.open_count,
+            "jobs": dict(counts),
+        }
+    )
+
+
+@router.get("/metrics", response_class=PlainTextResponse, responses=errors())
+async def metrics(desk: TheDesk, _who: Viewer) -> Response:
+    """What this server has counted, for Prometheus."""
+    return Response(desk.metrics.text(), media_type=CONTENT_TYPE)
+
+
+@router.get("/openapi.json", include_in_schema=False, responses=errors())
+async def openapi(request: Request, _who: Viewer) -> Response:
+    """This interface, described."""
+    return json_answer(request.app.openapi())

@@ -1,0 +1,1 @@
+"""Routes of the web pages; the built pages are in `static`."""

@@ -1,0 +1,329 @@
+"""Routes of the fleet's page, one for each of its tabs: sites with what they had over time, pilots, hosts, caches; and that something has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Response
+
+from forestay.apps.server.http.answers import Out, Time, errors
+from forestay.apps.server.http.desk import Desk, TheDesk, Viewer
+from forestay.apps.server.http.event_stream import EventStream, event
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.apps.server.scheduling.routes import HostOut, host_told
+from forestay.domain.pilots.pilot import Pilot, PilotState
+from forestay.domain.pilots.presence import Presence, presence
+from forestay.domain.scheduling.host_health import HostHealth, Standing
+from forestay.formats.jobs.job_public import time_text
+from forestay.ports.errors import PortError
+from forestay.services.operations.look_back import STEPS, Span
+from forestay.services.pilots.count_inputs import STEP, WAYS
+from forestay.services.sites.keep_sites import Site
+from forestay.services.sites.look_at_fleet import FleetStanding
+
+router = Router(prefix="/v1/fleet", tags=["watch"])
+LOOK_EVERY = 3.0
+MOST = 200
+"""Rows of a tab; how many there are is said beside them."""
+Few = Annotated[int, Query(ge=1, le=MOST)]
+CLOSED_FIRST = (Standing.CLOSED, Standing.PROBING, Standing.OPEN)
+
+
+class SiteFleetOut(Out):
+    site: str
+    agent: bool
+    """Whether an agent of ours looks after it."""
+    host: str
+    seen: Time | None
+    overdue: bool
+    trouble: str
+    batch: str
+    max_pilots: int | None
+    coming: int
+    """Pilots asked of its batch system that have not registered."""
+    busy: int
+    idle: int
+    silent: int
+    draining: int
+    slots: int
+    running: int
+    """Jobs."""
+    cpus: int
+    pilots_over: list[int]
+    """Pilots at the end of each step."""
+    slots_over: list[int]
+
+
+class FleetOut(Out):
+    at: Time
+    since: Time
+    step: int
+    """Seconds."""
+    starts: list[Time]
+    sites: list[SiteFleetOut]
+    hosts_open: int
+    hosts_closed: int
+    """Closed, or on trial."""
+    whole: bool
+    """Every pilot was looked at; else the 10,000 that registered last."""
+
+
+class FleetPilotOut(Out):
+    id: str
+    site: str
+    host: str
+    state: Literal["alive", "silent", "gone"]
+    slots: int
+    cpus: int
+    running: int
+    registered: Time
+    changed: Time
+    drain: str
+    note: str
+
+
+class FleetPilotsOut(Out):
+    pilots: list[FleetPilotOut]
+    total: int
+
+
+class FleetHostOut(HostOut):
+    pilots: int
+    slots: int
+    running: int
+    ended: int
+    """Jobs that ended there in the last hour."""
+    faulted: int
+    """Jobs whose last attempt failed there, and that wait for what is decided."""
+
+
+class FleetHostsOut(Out):
+    hosts: list[FleetHostOut]
+    """Those that get no jobs first."""
+    total: int
+
+
+class InputsOut(Out):
+    cache: int
+    """From the pilot's own cache."""
+    neighbour: int
+    """From another pilot of the host."""
+    peer: int
+    """From another host of the site."""
+    element: int
+    """From storage."""
+
+
+class PilotCacheOut(Out):
+    pilot: str
+    host: str
+    site: str
+    files: int | None
+    """In its cache; nothing for one whose cache this server has not heard of."""
+    inputs: InputsOut
+
+
+class InputStepOut(Out):
+    at: Time
+    inputs: InputsOut
+
+
+class FleetCachesOut(Out):
+    since: Time
+    """This server has counted since then; what others heard they tell."""
+    step: int
+    steps: list[InputStepOut]
+    inputs: InputsOut
+    pilots: list[PilotCacheOut]
+    total: int
+
+
+@router.get("", response_model=FleetOut, responses=errors())
+async def fleet(desk: TheDesk, who: Viewer, span: Span = Span.DAY) -> Response:
+    """The tenant's sites, with how many pilots they have and had; up to 3 seconds old."""
+    now = await desk.services.fleet.look(who.tenant)
+    step, steps = STEPS[span]
+    since = (now.at // step - steps + 1) * step
+    starts = [since + place * step for place in range(steps)]
+    past = presence(now.pilots, [min(now.at, one + step) for one in starts])
+    known = {one.name: one for one in now.sites}
+    closed = sum(one.standing is not Standing.OPEN for one in now.hosts.values())
+    hosts = _hosts(now)
+    return json_answer(
+        {
+            "at": time_text(now.at),
+            "since": time_text(since),
+            "step": step // 1000,
+            "starts": [time_text(one) for one in starts],
+            "sites": [
+                _site(name, known.get(name), now, past.get(name) or Presence([0] * steps, [0] * steps, [0] * steps))
+                for name in sorted({*known, *past})
+            ],
+            "hosts_open": len(hosts) - closed,
+            "hosts_closed": closed,
+            "whole": now.whole,
+        }
+    )
+
+
+def _site(name: str, site: Site | None, now: FleetStanding, past: Presence) -> dict[str, Any]:
+    here = [one for one in now.pilots if one.site == name]
+    alive = [one for one in here if one.state is PilotState.ALIVE]
+    busy = sum(now.running.get(one.id, 0) > 0 for one in alive)
+    said: Mapping[str, Any] = site.said if site is not None else {}
+    return {
+        "site": name,
+        "agent": site is not None,
+        "host": site.host if site is not None else "",
+        "seen": time_text(site.seen) if site is not None else None,
+        "overdue": site is not None and site.overdue(now.at),
+        "trouble": str(said.get("trouble") or ""),
+        "batch": str(said.get("batch") or ""),
+        "max_pilots": most if isinstance(most := said.get("max_pilots"), int) else None,
+        "coming": now.coming.get(name, 0),
+        "busy": busy,
+        "idle": len(alive) - busy,
+        "silent": sum(one.state is PilotState.SILENT for one in here),
+        "draining": sum(bool(one.drain) for one in alive),
+        "slots": sum(one.slots for one in alive),
+        "running": sum(now.running.get(one.id, 0) for one in alive),
+        "cpus": sum(one.resources.cpus for one in alive),
+        "pilots_over": past.pilots,
+        "slots_over": past.slots,
+    }
+
+
+@router.get("/pilots", response_model=FleetPilotsOut, responses=errors())
+async def fleet_pilots(
+    desk: TheDesk,
+    who: Viewer,
+    state: Literal["alive", "silent", "gone"] | None = None,
+    site: Annotated[str | None, Query(max_length=64)] = None,
+    host: Annotated[str | None, Query(max_length=255)] = None,
+    limit: Few = 100,
+) -> Response:
+    """Pilots, the newest first; without a state those that are not gone."""
+    now = await desk.services.fleet.look(who.tenant)
+    found = [
+        one
+        for one in now.pilots
+        if (one.state is not PilotState.GONE if state is None else one.state.value == state)
+        and site in (None, one.site)
+        and host in (None, one.host)
+    ]
+    return json_answer({"pilots": [_pilot(one, now) for one in found[:limit]], "total": len(found)})
+
+
+def _pilot(pilot: Pilot, now: FleetStanding) -> dict[str, Any]:
+    return {
+        "id": pilot.id,
+        "site": pilot.site,
+        "host": pilot.host,
+        "state": pilot.state.value,
+        "slots": pilot.slots,
+        "cpus": pilot.resources.cpus,
+        "running": now.running.get(pilot.id, 0),
+        "registered": time_text(pilot.registered),
+        "changed": time_text(pilot.changed),
+        "drain": pilot.drain,
+        "note": pilot.note,
+    }
+
+
+def _hosts(now: FleetStanding) -> dict[str, HostHealth]:
+    """The hosts that have pilots, and those of which something is known."""
+    alive = {one.host for one in now.pilots if one.state is PilotState.ALIVE}
+    return {host: HostHealth(host) for host in alive} | dict(now.hosts)
+
+
+@router.get("/hosts", response_model=FleetHostsOut, responses=errors())
+async def fleet_hosts(desk: TheDesk, who: Viewer, limit: Few = 100) -> Response:
+    """Hosts, those that get no jobs first, with why; and what they did in the last hour."""
+    looks = desk.services.fleet
+    now = await looks.look(who.tenant)
+    hosts = _hosts(now)
+    ended = await looks.ended_by_host(who.tenant) if hosts else {}
+    faulted = await looks.faulted_by_host(who.tenant) if hosts else {}
+    pilots, slots, running = Counter[str](), Counter[str](), Counter[str]()
+    for one in now.pilots:
+        if one.state is PilotState.ALIVE:
+            pilots[one.host] += 1
+            slots[one.host] += one.slots
+            running[one.host] += now.running.get(one.id, 0)
+    first = sorted(hosts.values(), key=lambda one: (CLOSED_FIRST.index(one.standing), -len(one.failures), one.host))
+    shown = [
+        host_told(one, now.at)
+        | {
+            "pilots": pilots[one.host],
+            "slots": slots[one.host],
+            "running": running[one.host],
+            "ended": ended.get(one.host, 0),
+            "faulted": faulted.get(one.host, 0),
+        }
+        for one in first[:limit]
+    ]
+    return json_answer({"hosts": shown, "total": len(hosts)})
+
+
+@router.get("/caches", response_model=FleetCachesOut, responses=errors())
+async def fleet_caches(desk: TheDesk, who: Viewer, limit: Few = 100) -> Response:
+    """How the inputs of jobs came to their pilots, as this server heard since it was started; and how many files caches hold."""
+    services = desk.services
+    counts = services.inputs.of(who.tenant)
+    caches = {pilot: (host, site, files) for pilot, host, site, files in services.caches.sizes(who.tenant)}
+    names = [*caches, *(one for one in reversed(counts.pilots) if one not in caches)]
+    shown = []
+    for pilot in names[:limit]:
+        site, _ = desk.places.get(pilot, ("", 0))
+        host, site, files = caches.get(pilot) or (desk.hosts.get(pilot, ""), site, None)
+        told = _inputs(counts.pilots.get(pilot, {}))
+        shown.append({"pilot": pilot, "host": host, "site": site, "files": files, "inputs": told})
+    whole = Counter[str]()
+    for one in counts.pilots.values():
+        whole.update(one)
+    return json_answer(
+        {
+            "since": time_text(services.inputs.since),
+            "step": STEP // 1000,
+            "steps": [{"at": time_text(at), "inputs": _inputs(one)} for at, one in counts.steps],
+            "inputs": _inputs(whole),
+            "pilots": shown,
+            "total": len(names),
+        }
+    )
+
+
+def _inputs(ways: Mapping[str, int]) -> dict[str, int]:
+    return {way: ways.get(way, 0) for way in WAYS}
+
+
+@router.get("/changes", status_code=200, response_class=EventStream, responses=errors())
+async def fleet_changes(desk: TheDesk, who: Viewer) -> Response:
+    """Says when pilots have come, gone or changed what they do, or hosts were closed or opened: an event `fleet`, at once and at most every three seconds."""
+    return EventStream(_changes(desk, who.tenant), desk.stopping)
+
+
+async def _changes(desk: Desk, tenant: str) -> AsyncGenerator[bytes, None]:
+    told: object = None
+    quiet = 0
+    while True:
+        try:
+            now = await desk.services.fleet.look(tenant)
+            seen: object = (
+                [(one.id, one.state, one.changed, now.running.get(one.id, 0)) for one in now.pilots],
+                sorted((one.host, one.standing, one.since, len(one.failures)) for one in now.hosts.values()),
+                [(one.name, one.overdue(now.at), one.said.get("trouble")) for one in now.sites],
+                now.coming,
+            )
+        except PortError:
+            seen = told or ()
+        if seen != told:
+            told, quiet = seen, 0
+            yield event("fleet", {})
+        elif (quiet := quiet + 1) % 4 == 0:
+            yield event("ping", {})
+        await asyncio.sleep(LOOK_EVERY)

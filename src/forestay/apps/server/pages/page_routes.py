@@ -1,0 +1,253 @@
+"""The pages: a link that logs a browser in, the session's own words, and the files of the pages, which are built into the package."""
+
+from __future__ import annotations
+
+import gzip
+import secrets
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Path, Query, Request, Response
+
+from forestay.apps.server.http.answers import Out, Time, errors
+from forestay.apps.server.http.desk import Desk, TheDesk, Viewer, cookie_of, desk_of, session_of
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.router import Route, Router
+from forestay.apps.server.http.schemas import Model
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.formats.jobs.job_public import time_text
+from forestay.ports.operations.identity import IMPLIED, BadToken, Role
+from forestay.services.operations.open_sessions import SESSION_SECONDS, word_against_forgery
+
+NONCE = "__NONCE__"
+"""Stands in the built page where each answer has a word of its own."""
+PAGES = (
+    "/", "/inbox", "/incidents/{incident}", "/rules", "/rules/{level}/{name}", "/exlets", "/cases", "/cases/{case}", "/jobs",
+    "/jobs/{job}", "/fleet", "/overview",
+)  # fmt: skip
+"""Addresses of pages. All are the same file: what is shown is decided in the browser, what may be shown by the routes that it asks."""
+HEADERS = {
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+KINDS = {
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+    "woff2": "font/woff2",
+    "json": "application/json",
+}
+STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;margin:3rem auto;max-width:40rem;padding:0 1rem;color:#1c2430;background:#fff}"
+    "code{font:14px ui-monospace,monospace;background:#eef1f5;padding:.15rem .35rem;border-radius:.25rem}a{color:#1257a8}"
+    "@media(prefers-color-scheme:dark){body{color:#e6e9ee;background:#14181f}code{background:#262d38}a{color:#8ec1ff}}"
+)
+
+
+def policy(nonce: str, *, script: bool) -> str:
+    """What a page may load: its own files, and styles that bear the word of this answer; nothing that is written into it."""
+    own = "script-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; " if script else ""
+    return (
+        f"default-src 'none'; {own}style-src 'self' 'nonce-{nonce}'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+    )
+
+
+class PageRoute(Route):
+    """A person who is not logged in is told in words how to be, and not by a document for programs."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        inner = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await inner(request)
+            except Problem as problem:
+                if problem.status_code != 401 or "text/html" not in request.headers.get("accept", ""):
+                    raise
+                return _stranger(request, str(problem.detail))
+
+        return handle
+
+
+api = Router(tags=["watch"])
+router = Router(tags=["watch"], route_class=PageRoute)
+
+
+class LinkIn(Model):
+    look: bool = False
+    """The browser may only look, whatever its asker may do."""
+
+
+class LinkOut(Out):
+    url: str
+    expires: Time
+
+
+class SessionOut(Out):
+    subject: str
+    tenant: str
+    roles: list[str]
+    """All that they may do, implied roles included."""
+    expires: Time
+    word: str | None
+    """To be sent with every act; nothing: this is no browser's session."""
+
+
+class EndedOut(Out):
+    ended: bool
+
+
+@api.post("/v1/logins", status_code=201, response_model=LinkOut, responses=errors(body=True))
+async def make_link(desk: TheDesk, who: Viewer, body: LinkIn | None = None) -> Response:
+    """A link that logs a browser in once, as who asks, with their roles; good for ten minutes."""
+    roles = frozenset[Role]() if body is not None and body.look else who.roles
+    invited = await desk.services.sessions.invite(
+        subject=who.subject, tenant=who.tenant, roles=roles, until=who.expires
+    )
+    url = f"{desk.services.parts.settings.public_url}/login?once={invited.once}"
+    return json_answer({"url": url, "expires": time_text(invited.expires)}, 201)
+
+
+@api.get("/v1/session", response_model=SessionOut, responses=errors())
+async def read_session(request: Request, who: Viewer) -> Response:
+    """Who is logged in, what they may do, and the word that their page says with every act."""
+    roles = sorted({implied.value for one in who.roles for implied in IMPLIED[one]})
+    token = session_of(request)
+    word = word_against_forgery(token) if token else None
+    told = {"subject": who.subject, "tenant": who.tenant, "roles": roles, "expires": time_text(who.expires * 1000)}
+    return json_answer(told | {"word": word})
+
+
+@api.delete("/v1/session", response_model=EndedOut, responses=errors())
+async def end_session(desk: TheDesk, _who: Viewer) -> Response:
+    """Log the browser out: its cookie is taken away."""
+    answer = json_answer({"ended": True})
+    answer.delete_cookie(cookie_of(desk), path="/", httponly=True, samesite="strict")
+    return answer
+
+
+@router.get("/login", include_in_schema=False, responses=errors())
+async def log_in(desk: TheDesk, request: Request, once: Annotated[str, Query(max_length=200)] = "") -> Response:
+    """Trade a link for a session."""
+    try:
+        token, who = await desk.services.sessions.redeem(once)
+    except BadToken as error:
+        raise Problem(401, str(error)) from error
+    return logged_in(desk, token, who.subject, on="/")
+
+
+def logged_in(desk: Desk, token: str, subject: str, *, on: str) -> Response:
+    """The answer that begins a session: a page that leads on, not a redirect, for then the browser sends the strict cookie wherever it came from."""
+    leads = escape(on, quote=True)
+    answer = plain_page(
+        "Forestay", f"<p>You are logged in as {escape(subject)}. <a href='{leads}'>Go on</a>.</p>", on=on
+    )
+    answer.set_cookie(
+        cookie_of(desk),
+        token,
+        max_age=SESSION_SECONDS,
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=desk.services.parts.settings.public_url.startswith("https:"),
+    )
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    kind: str
+    whole: bytes
+    packed: bytes
+
+
+def _folder() -> Traversable:
+    return files("forestay.apps.server.pages") / "static"
+
+
+@cache
+def _file(name: str) -> _File | None:
+    """A file of the pages, read and packed once; None: there is none, or what is asked for is no plain name."""
+    if "/" in name or name.startswith(".") or name.rpartition(".")[2] not in KINDS:
+        return None
+    found = _folder() / "assets" / name
+    if not found.is_file():
+        return None
+    whole = found.read_bytes()
+    return _File(KINDS[name.rpartition(".")[2]], whole, gzip.compress(whole, 9, mtime=0))
+
+
+def _shell() -> str | None:
+    """The page that all pages are; None: they were not built."""
+    found = _folder() / "index.html"
+    return found.read_text(encoding="utf-8") if found.is_file() else None
+
+
+async def page(_who: Viewer) -> Response:
+    """A page of the browser's."""
+    text = _shell()
+    if text is None:
+        body = "<p>The pages are not built into this installation. In the source folder, <code>just pages</code> builds them; packages have them.</p>"
+        return plain_page("Forestay", body)
+    nonce = secrets.token_urlsafe(16)
+    headers = HEADERS | {"Content-Security-Policy": policy(nonce, script=True)}
+    return Response(text.replace(NONCE, nonce), headers=headers, media_type="text/html; charset=utf-8")
+
+
+for _address in PAGES:
+    router.add_api_route(_address, page, include_in_schema=False, responses=errors())
+
+
+@router.get("/assets/{name}", include_in_schema=False, responses=errors(404))
+async def asset(request: Request, _who: Viewer, name: Annotated[str, Path(max_length=200)]) -> Response:
+    """A file of the pages. Its name changes with its content, so it may be kept for ever."""
+    found = _file(name)
+    if found is None:
+        raise Problem(404, "there is no such file")
+    headers = HEADERS | {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(found.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=found.kind)
+    return Response(found.whole, headers=headers, media_type=found.kind)
+
+
+def _stranger(request: Request, detail: str) -> Response:
+    # Someone who is logged in and came by a link of another site has sent no cookie: from this page they do.
+    here = escape(request.url.path, quote=True) if request.url.path != "/login" else "/"
+    body = (
+        f"<p>{escape(detail)}</p>{_by_provider(request, here)}"
+        "<p>In a terminal, <code>forestay link</code> prints a link that logs this browser in. "
+        f"Are you logged in already? <a href='{here}'>Open the page</a>.</p>"
+    )
+    answer = plain_page("Forestay: who are you?", body)
+    answer.status_code = 401
+    answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
+
+
+def _by_provider(request: Request, here: str) -> str:
+    provider = desk_of(request).services.provider
+    if provider is None or not provider.terms.client:
+        return ""
+    return f"<p><a href='/login/provider?on={quote(here)}'>Log in</a> with {escape(provider.terms.issuer)}.</p>"
+
+
+def plain_page(title: str, body: str, *, on: str = "") -> Response:
+    nonce = secrets.token_urlsafe(16)
+    leads = f"<meta http-equiv='refresh' content='0; url={escape(on)}'>" if on else ""
+    text = (
+        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>"
+        f"<meta name='viewport' content='width=device-width'>{leads}"
+        f"<style nonce='{nonce}'>{STYLE}</style></head><body><main><h1>{escape(title)}</h1>{body}</main></body></html>"
+    )
+    headers = HEADERS | {"Content-Security-Policy": policy(nonce, script=False)}
+    return Response(text, headers=headers, media_type="text/html; charset=utf-8")

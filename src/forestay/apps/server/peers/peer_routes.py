@@ -1,0 +1,146 @@
+"""Routes for peers: the register of other domains, which administrators of the house keep."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated
+
+from fastapi import Depends, Path, Response
+from pydantic import Field
+
+from forestay.apps.server.http.answers import NothingOut, Out, Time, errors
+from forestay.apps.server.http.desk import Desk, TheDesk, Viewer, allow
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import Model, Word
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.peers.peer import Link, Peer
+from forestay.formats.ga4gh.peer_offer import offer_from_tags
+from forestay.formats.jobs.job_public import time_text
+from forestay.ports.errors import PortError
+from forestay.ports.operations.identity import Principal, Role
+from forestay.ports.peers.peer import Caller
+
+router = Router(prefix="/v1/peers", tags=["peers"])
+PeerName = Annotated[
+    str,
+    Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@+-]+$", description="What this domain calls the peer."),
+]
+Administrator = Annotated[Principal, Depends(allow(Role.ADMINISTRATOR))]
+RESERVED = frozenset({"any", "here"})
+"""Names that mean something else in flows."""
+
+
+class PeerIn(Model):
+    url: Annotated[str, Field(min_length=1, max_length=2000)]
+    key: Annotated[str, Field(min_length=1, max_length=2000)]
+    """Its public key, as its own `forestay peers` shows it."""
+    tenants: dict[Word, Word] = Field(default_factory=dict, max_length=1000)
+    """Which of our tenants each of its tenants is; any other is refused."""
+    sends: list[Word] = Field(default_factory=list, max_length=1000)
+    """Our tenants whose sub-flows may go there."""
+    lease: int = Field(default=120, ge=10, le=86_400)
+    """Seconds that what runs there for us, or here for it, goes on without a word; the same on both sides."""
+    cost: float = Field(default=1.0, ge=0, le=1e6)
+    """What a core-hour there costs, where ours costs 1."""
+
+
+class PeerOut(Out):
+    peer: str
+    url: str
+    key: str
+    tenants: dict[str, str]
+    sends: list[str]
+    lease: int
+    cost: float
+    asked: bool
+    """Whether it is asked at all; one to which nobody sends is not."""
+    connected: bool
+    """Whether it answered lately."""
+    heard: Time | None
+    """When its newest stamp came."""
+    slots: int
+    """What it told of itself then."""
+    free: int
+    queued: int
+    turn: float
+    """Seconds that a job there takes on average."""
+
+
+class PeersOut(Out):
+    key: str
+    """This domain's own public key, for the administrators of its peers."""
+    peers: list[PeerOut]
+
+
+def _shown(peer: Peer, link: Link) -> dict[str, object]:
+    offer = offer_from_tags(peer.name, link.offer)
+    return {
+        "peer": peer.name,
+        "url": peer.url,
+        "key": peer.key,
+        "tenants": dict(peer.tenants),
+        "sends": sorted(peer.sends),
+        "lease": peer.lease,
+        "cost": peer.cost,
+        "asked": bool(peer.sends),
+        "connected": link.connected,
+        "heard": time_text(link.heard) if link.heard else None,
+        "slots": offer.slots,
+        "free": offer.free,
+        "queued": offer.queued,
+        "turn": offer.turn,
+    }
+
+
+def _of_the_house(desk: Desk, who: Principal) -> None:
+    """Peers are those of all tenants."""
+    house = desk.services.parts.settings.house_tenant
+    if who.tenant != house:
+        raise Problem(403, f"only an administrator of tenant {house} registers peers")
+
+
+@router.get("", response_model=PeersOut, responses=errors())
+async def list_peers(desk: TheDesk, who: Viewer) -> Response:
+    """This domain's public key, and the peers that its administrators registered; in any tenant but the house's, those that concern it."""
+    keep = desk.services.parts.peers
+    house = desk.services.parts.settings.house_tenant
+    found = [
+        one
+        for one in await keep.all()
+        if who.tenant == house or who.tenant in one.sends or who.tenant in one.tenants.values()
+    ]
+    links = await desk.services.links.all({one.name: one for one in found})
+    shown = [_shown(one, links[one.name]) for one in found]
+    if who.tenant != house:
+        for one in shown:
+            one |= {"tenants": {}, "sends": []}
+    return json_answer({"key": keep.tokens.public, "peers": shown})
+
+
+@router.put("/{peer}", response_model=PeerOut, responses=errors(409, body=True))
+async def put_peer(desk: TheDesk, who: Administrator, peer: PeerName, body: PeerIn) -> Response:
+    """Register a peer, or change what is registered of it."""
+    _of_the_house(desk, who)
+    if peer in RESERVED:
+        raise Problem(422, f"{peer} means something else in flows; call the peer otherwise")
+    if why := desk.services.parts.peer_hosts.check(body.url):
+        raise Problem(422, f"url: {why}")
+    known = Peer(peer, body.url.rstrip("/"), body.key, dict(body.tenants), frozenset(body.sends), body.lease, body.cost)
+    await desk.note(who, "peer.put", peer, url=known.url, tenants=dict(known.tenants), sends=sorted(known.sends))
+    put = await desk.services.parts.peers.put(known)
+    return json_answer(_shown(put, await desk.services.links.get(peer)))
+
+
+@router.delete("/{peer}", response_model=NothingOut, responses=errors(404, 409))
+async def remove_peer(desk: TheDesk, who: Administrator, peer: PeerName) -> Response:
+    """Take a peer away: it is told so if it can be reached, its tokens are good no longer, and nothing more goes there."""
+    _of_the_house(desk, who)
+    await desk.note(who, "peer.remove", peer)
+    known = await desk.services.parts.peers.get(peer)
+    if known is not None and known.sends:
+        with suppress(PortError):  # without a word it stops what it runs for us when the lease ends
+            await desk.services.peer_calls.goodbye(known, Caller(min(known.sends), who.subject))
+    await desk.services.parts.peers.remove(peer)
+    await desk.services.links.left(peer, f"removed by {who.subject}")
+    return json_answer({})

@@ -1,0 +1,99 @@
+"""Routes by which peers hold their lease and ask after many runs at once, and say good-bye."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated, Any
+
+from fastapi import Response
+from pydantic import Field
+
+from forestay.apps.server.flows.flow_routes import engine_of
+from forestay.apps.server.http.answers import NothingOut, Out, errors
+from forestay.apps.server.http.desk import Desk, Submitter, TheDesk
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import Id, Model
+from forestay.apps.server.insertion.wes_routes import runs_of
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.peers.peer import Peer
+from forestay.formats.ga4gh.wes_run import ENDED, RunState
+from forestay.ports.errors import NotFound
+from forestay.ports.operations.identity import Principal
+from forestay.services.peers.hold_leases import LAPSED, HoldLeases
+
+router = Router(prefix="/v1/peering", tags=["peers"])
+MOST = 1000
+
+
+class RenewIn(Model):
+    stamp: int = Field(ge=0, le=2**53)
+    """The newest stamp that this domain gave to the peer."""
+    runs: Annotated[list[Id], Field(max_length=MOST)]
+
+
+class PeerRunOut(Out):
+    state: str
+    """As the Workflow Execution Service calls it."""
+    outputs: dict[str, Any]
+    reason: str
+    stopped: bool
+    """It ended, or ends, because the lease had lapsed."""
+
+
+class RenewedOut(Out):
+    stamp: int
+    runs: dict[str, PeerRunOut]
+    """Those that were asked after and are there."""
+
+
+def sender(desk: Desk, who: Principal) -> tuple[Peer, HoldLeases]:
+    """The peer that asks."""
+    engine_of(desk)
+    peer = desk.services.parts.peers.sender(who)
+    leases = desk.services.leases
+    if peer is None or leases is None:
+        raise Problem(403, "this is for peers of this domain")
+    return peer, leases
+
+
+@router.post("/renew", response_model=RenewedOut, responses=errors(409, body=True))
+async def renew(desk: TheDesk, who: Submitter, body: RenewIn) -> Response:
+    """Hold the lease by a stamp, and say how runs stand."""
+    peer, leases = sender(desk, who)
+    stamp = desk.services.parts.clock.now()
+    await leases.hold(peer, body.stamp)
+    running = await leases.open(peer.name, who.tenant) if body.runs else {}
+    found = {}
+    for run in body.runs:
+        if run in running:
+            found[run] = {"state": RunState.RUNNING.value, "outputs": {}, "reason": "", "stopped": False}
+        elif (told := await _standing(desk, who, run)) is not None:
+            found[run] = told
+    return json_answer({"stamp": stamp, "runs": found})
+
+
+async def _standing(desk: Desk, who: Principal, run: str) -> dict[str, Any] | None:
+    """A run that has ended, or began just now; None: there is none of this peer's."""
+    runs = runs_of(desk)
+    known = await runs.get(who.tenant, run)
+    if known is None or known.owner != who.subject:
+        return None
+    state = known.standing.state
+    told: dict[str, Any] = {"state": state.value, "outputs": {}, "reason": "", "stopped": False}
+    if state in (RunState.CANCELED, RunState.CANCELING):
+        told["stopped"] = await runs.cancelled_by(run) == LAPSED
+    if state in ENDED:
+        with suppress(NotFound):
+            left = await engine_of(desk).state(run)
+            outputs = await desk.services.case_outputs.shown(who.tenant, run, left["outputs"])
+            told |= {"outputs": dict(outputs), "reason": str(left["reason"] or "")}
+    return told
+
+
+@router.post("/goodbye", response_model=NothingOut, responses=errors(body=True))
+async def goodbye(desk: TheDesk, who: Submitter) -> Response:
+    """The peer disconnects: what it sent is stopped."""
+    peer, leases = sender(desk, who)
+    await leases.end(peer.name)
+    return json_answer({})

@@ -1,0 +1,33 @@
+"""Where the outputs of claimed jobs go: a storage element, or as of old the pilot's own folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forestay.apps.server.http.desk import Desk
+from forestay.domain.data.attempt_folder import attempt_folder as folder_of_attempt
+from forestay.domain.data.replica import Viewpoint
+from forestay.domain.data.storage_element import StorageElement
+from forestay.domain.jobs.job_document import Token
+
+Json = dict[str, Any]
+
+
+def outputs_of(desk: Desk, view: Viewpoint) -> Json | None:
+    """What a claim says of it; None: nothing."""
+    element = desk.services.parts.elements.outputs_for(view.tenant, view.site, view.element)
+    if element is None:
+        return None
+    door = element.doors[0]
+    return {
+        "element": element.name,
+        "kind": door.kind.value,
+        "base": door.place(element.outputs),
+        "prefix": element.outputs,
+        "private": element.private,
+    }
+
+
+def attempt_folder(element: StorageElement, tenant: str, job: str, token: Token, claim: str) -> str:
+    """The folder on an element that belongs to one attempt of a job alone."""
+    return f"{element.outputs}/{folder_of_attempt(tenant, job, token, claim)}"

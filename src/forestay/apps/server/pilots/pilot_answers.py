@@ -1,0 +1,124 @@
+"""What pilots are answered, and what is answered about them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from forestay.apps.server.http.answers import Out, Time
+from forestay.apps.server.jobs.job_answers import OutputsToOut, ResourcesOut, SpecificationOut, StagedInputOut
+
+
+class PilotOut(BaseModel):
+    model_config = ConfigDict(extra="allow", defer_build=True)
+
+    id: str
+    tenant: str
+    host: str
+    site: str
+    slots: int
+    resources: ResourcesOut
+    lease: int
+    registered: Time
+    state: Literal["alive", "gone", "silent"]
+    changed: Time
+    batch_job: str | None
+    version: str
+    note: str
+    launch: str = ""
+    drain: str = ""
+    revoked: str = ""
+    """Who took its right away, and why."""
+    activity: Literal["idle", "busy"] | None
+    """Of one that is alive."""
+    claims: int
+
+
+class InactiveOut(Out):
+    launch: str
+    site: str
+    state: Literal["planned", "submitted", "running"]
+    batch_job: str
+    planned: Time
+
+
+class PilotsOut(Out):
+    pilots: list[PilotOut]
+    inactive: list[InactiveOut]
+    """Pilots that wait in their batch systems."""
+
+
+class DrainedOut(Out):
+    pilots: list[str]
+
+
+class TokenOut(Out):
+    token: str
+    token_seconds: int
+
+
+class NeighbourOut(Out):
+    pilot: str
+    cache: str
+
+
+class RegisteredOut(TokenOut):
+    pilot: str
+    lease: int
+    beat_every: float
+    servers: list[str]
+    neighbours: list[NeighbourOut]
+
+
+class EnrolmentOut(Out):
+    secret: str
+    expires: Time
+
+
+class BeatOut(Out):
+    token: str | None
+    token_seconds: int
+    cancel: list[str]
+    drain: bool
+    neighbours: list[NeighbourOut] | None = None
+
+
+class ClaimOut(Out):
+    job: str
+    generation: int
+    attempt: int
+    claim: str
+    tenant: str
+    owner: str
+    name: str
+    index: int | None
+    parameters: dict[str, Any]
+    resources: ResourcesOut
+    inputs: list[StagedInputOut] | None = None
+    outputs_to: OutputsToOut | None = None
+    free: int | None = None
+    specification: SpecificationOut
+
+
+class CacheKnownOut(Out):
+    known: int
+
+
+class ClaimsOut(Out):
+    claims: list[ClaimOut]
+    cache: CacheKnownOut | None = None
+
+
+class EndResultOut(Out):
+    claim: str
+    result: Literal["committed", "held", "superseded", "unknown"]
+    detail: str
+
+
+class EndResultsOut(Out):
+    results: list[EndResultOut]
+
+
+class ByeOut(Out):
+    released: int

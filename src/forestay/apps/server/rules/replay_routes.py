@@ -1,0 +1,359 @@
+"""Routes for replay: what rules would have decided on recorded incidents; and the promotion of a rule, of which a replay is part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from pydantic import Field
+
+from forestay.apps.server.http.answers import Out, Time, errors
+from forestay.apps.server.http.desk import Desk, RuleAuthor, TheDesk
+from forestay.apps.server.http.event_stream import EventStream, event, while_wanted
+from forestay.apps.server.http.problems import STATUS, Problem, body_of
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import Model
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.apps.server.rules.rule_routes import (
+    EditedOut,
+    LevelName,
+    Number,
+    RuleIn,
+    RuleName,
+    SetName,
+    StateIn,
+    draft_of,
+    edited,
+    set_named,
+)
+from forestay.domain.rules.rule_tree import RuleState
+from forestay.formats.jobs.job_public import time_millis
+from forestay.formats.rules.replay_json import proposal_shown, replay_shown
+from forestay.ports.errors import PortError
+from forestay.services.rules.promote_rules import NotPromoted, Summary
+from forestay.services.rules.replay_rules import (
+    MOST,
+    MOST_ALLOWED,
+    MOST_DRAFTS,
+    NotReplayed,
+    Progress,
+    Question,
+    Replayed,
+)
+
+router = Router(prefix="/v1/rules", tags=["rules"])
+TOLD_EVERY = 0.25
+MOST_WAITING = 4
+"""Replays of a server that wait for the one that runs."""
+Moment = Annotated[str, Field(max_length=40)]
+
+
+class ReplayIn(Model):
+    since: Moment | None = None
+    """Incidents that happened then or later; nothing: all that are recorded."""
+    until: Moment | None = None
+    version: Number | None = None
+    """The set as it was at this version."""
+    acting: bool = False
+    """Only rules that act now; else the set's shadows count as if they were promoted."""
+    promoted: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] | None = None
+    """As if this shadow alone were promoted."""
+    rules: Annotated[list[RuleIn], Field(max_length=MOST_DRAFTS)] = Field(default_factory=list)
+    """Rules that nobody has added yet, as they would be added."""
+    most: Annotated[int, Field(ge=1, le=MOST_ALLOWED)] = MOST
+    """Incidents to look at; of more, the newest."""
+    show: Annotated[int, Field(ge=0, le=1000)] = 100
+    """Incidents that are told one by one."""
+
+
+class RuleTallyOut(Out):
+    rule: str
+    answered: int
+    differs: int
+    right: int
+    unproven: int
+    wrong: int
+    wrong_by: dict[str, int]
+    errors: int
+    came: dict[str, int]
+    core_hours_saved: float
+    core_hours_spent: float
+    peak_hour: int
+    put_off: int
+    examples: list[str]
+
+
+class GroupOut(Out):
+    by: str
+    cause: str
+    then: str
+    now: str
+    count: int
+    wrong: int
+    came: dict[str, int]
+    examples: list[str]
+
+
+class AnswerOut(Out):
+    way: str
+    by: str
+    does: str
+
+
+class ComparedOut(Out):
+    incident: str
+    at: Time
+    cause: str
+    job: str
+    then: AnswerOut
+    now: AnswerOut
+    came: str
+    proof: str
+    wrong: str | None
+
+
+class MessageOut(Out):
+    rule: str
+    incident: str
+    message: str
+
+
+class SummaryOut(Out):
+    incidents: int
+    same: int
+    differs: int
+    by_rule: int
+    wrong: int
+    wrong_by: dict[str, int]
+    proof: dict[str, int]
+    came: dict[str, int]
+    errors: int
+    core_hours_saved: float
+    core_hours_spent: float
+    peak_hour: int
+    put_off: int
+
+
+class ReplayOut(SummaryOut):
+    """What rules would have decided, and what came of it then."""
+
+    rule_set: str
+    version: int
+    all: bool
+    """Every incident of the time was looked at."""
+    drafts: list[str]
+    first: Time | None
+    last: Time | None
+    rules: list[RuleTallyOut]
+    groups: list[GroupOut]
+    more_groups: int
+    examples: list[ComparedOut]
+    messages: list[MessageOut]
+
+
+class ProposedRuleOut(Out):
+    """As it would be added."""
+
+    type: str
+    condition: str
+    conclusion: dict[str, Any]
+    cornerstone: str
+    description: str
+
+
+class ProposalOut(Out):
+    words: list[str]
+    rule: ProposedRuleOut
+    remedy: str
+    helped: int
+    tried: int
+    by_hand: int
+    examples: list[str]
+    """Incidents in which it helped."""
+    exceptions: list[str]
+    """Incidents in which it did not."""
+    replay: SummaryOut
+    """Over all incidents that it would answer, as if it stood alone."""
+
+
+class ProposalsOut(Out):
+    rule_set: str
+    incidents: int
+    all: bool
+    proposals: list[ProposalOut]
+
+
+Work = Callable[[Progress], Awaitable[dict[str, Any]]]
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "What it came to"}
+}
+"""The other form of an answer that takes long."""
+
+
+@router.post("/{level}/{name}/replay", response_model=ReplayOut, responses=STREAM | errors(404, 429, body=True))
+async def replay_rules(
+    request: Request, desk: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: ReplayIn
+) -> Response:
+    """Run a rule set over recorded incidents: what would be decided otherwise, which verdicts would be wrong, what it would cost. Nothing is done.
+
+    With `Accept: text/event-stream` the answer is a stream that says how far it is: `progress`, and at the end `answer` or `problem`.
+    """
+    rule_set = set_named(who, level, name)
+    question = Question(
+        rule_set,
+        body.version,
+        acting=body.acting,
+        promoted=body.promoted,
+        drafts=[await draft_of(desk, who, rule_set, one) for one in body.rules],
+        since=_millis(body.since, "since"),
+        until=_millis(body.until, "until"),
+        most=body.most,
+        shown=body.show,
+    )
+
+    async def work(progress: Progress) -> dict[str, Any]:
+        done = await desk.services.replay_rules.replay(question, progress)
+        if isinstance(done, NotReplayed):
+            raise Problem(422, *_wrong(done))
+        return _shown(done)
+
+    return await _answer(request, desk, question, work)
+
+
+@router.get("/{level}/{name}/proposals", response_model=ProposalsOut, responses=STREAM | errors(404, 429, body=True))
+async def propose_rules(
+    request: Request,
+    desk: TheDesk,
+    who: RuleAuthor,
+    level: LevelName,
+    name: SetName,
+    since: Annotated[str | None, Query(max_length=40)] = None,
+    until: Annotated[str | None, Query(max_length=40)] = None,
+    most: Annotated[int, Query(ge=1, le=MOST_ALLOWED)] = MOST,
+) -> Response:
+    """Rules that follow from what mended recorded faults and from what people did by hand, each with its support and its replay. Nothing is added and nothing acts.
+
+    With `Accept: text/event-stream` the answer is a stream, as for a replay.
+    """
+    question = Question(
+        set_named(who, level, name), since=_millis(since, "since"), until=_millis(until, "until"), most=most
+    )
+
+    async def work(progress: Progress) -> dict[str, Any]:
+        found = await desk.services.propose_rules.propose(question, progress)
+        shown = [proposal_shown(one.proposal, one.report) for one in found.proposals]
+        about = {"rule_set": str(question.rule_set), "incidents": found.incidents, "all": found.whole}
+        return {**about, "proposals": shown}
+
+    return await _answer(request, desk, question, work)
+
+
+@router.post(
+    "/{level}/{name}/rules/{rule}/state", response_model=EditedOut, responses=STREAM | errors(404, 409, 429, body=True)
+)
+async def set_state(
+    request: Request, desk: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, rule: RuleName, body: StateIn
+) -> Response:
+    """Let a rule act, or make it a shadow again. Before it may act it is replayed over every incident that is recorded; where it would have been wrong, or would have erred, it is
+    refused unless that is confirmed with a reason. The summary of the replay is kept with the version.
+
+    With `Accept: text/event-stream` the answer is a stream, as for a replay.
+    """
+    rule_set = set_named(who, level, name)
+    named = f"{rule_set}#{rule}"
+    if body.state is RuleState.SHADOW:
+        await desk.note(who, "rule.state", named, state=body.state.value)
+        return json_answer(
+            edited(await desk.services.edit_rules.promote(rule_set, rule, by=who.subject, to=body.state))
+        )
+
+    async def about_to(summary: Summary) -> None:
+        await desk.note(who, "rule.state", named, why=body.reason, state=body.state.value, replay=summary)
+
+    async def work(progress: Progress) -> dict[str, Any]:
+        done = await desk.services.promote_rules.promote(
+            rule_set,
+            rule,
+            by=who.subject,
+            reason=body.reason,
+            confirmed=body.confirmed,
+            about_to=about_to,
+            progress=progress,
+        )
+        if isinstance(done, NotPromoted):
+            raise Problem(409, *_against(done))
+        return edited(done)
+
+    return await _answer(request, desk, Question(rule_set), work)
+
+
+async def _answer(request: Request, desk: Desk, question: Question, work: Work) -> Response:
+    if desk.services.replay_rules.waiting >= MOST_WAITING:
+        raise Problem(429, "several replays wait for this server already; ask again when they are done")
+    if "text/event-stream" in request.headers.get("accept", ""):
+        return EventStream(_told(desk, question, work), desk.stopping)
+    done = await while_wanted(_done(work), request.receive, desk.stopping)
+    if done is None:
+        raise Problem(503, "the server stops; ask another one")
+    return json_answer(done)
+
+
+async def _done(work: Work) -> dict[str, Any]:
+    return await work(lambda _: None)
+
+
+async def _told(desk: Desk, question: Question, work: Work) -> AsyncGenerator[bytes, None]:
+    """How far it is, and at the end what it came to."""
+    looked = 0
+
+    def progress(many: int) -> None:
+        nonlocal looked
+        looked = many
+
+    task = asyncio.ensure_future(work(progress))
+    try:
+        total = await desk.services.replay_rules.count(question)
+        while not task.done():
+            yield event("progress", {"incidents": looked, "of": total})
+            await asyncio.wait([task], timeout=TOLD_EVERY)
+        try:
+            yield event("answer", await task)
+        except Problem as problem:
+            yield event("problem", body_of(problem.status_code, str(problem.detail), problem.errors))
+        except PortError as error:
+            status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
+            yield event("problem", body_of(status, str(error)))
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _shown(done: Replayed) -> dict[str, Any]:
+    about = {"rule_set": str(done.rule_set), "version": done.version, "all": done.whole, "drafts": list(done.drafts)}
+    return about | replay_shown(done.report)
+
+
+def _wrong(done: NotReplayed) -> tuple[str, list[dict[str, object]]]:
+    told: list[dict[str, object]] = [
+        {"at": f"condition:{one.line}:{one.column}", "detail": one.message} for one in done.problems
+    ]
+    told += [{"at": "rules", "detail": reason} for reason in done.reasons]
+    return done.reasons[0] if done.reasons else str(done.problems[0]), told
+
+
+def _against(done: NotPromoted) -> tuple[str, list[dict[str, object]]]:
+    looked = done.summary["incidents"]
+    words = f"over {looked:,} recorded incidents this rule {'; '.join(done.reasons)}. Confirm it with a reason, or mend the rule"
+    told: list[dict[str, object]] = [{"at": "replay", "detail": reason} for reason in done.reasons]
+    return words, told + [{"at": f"incident {one}", "detail": "it would be answered wrongly"} for one in done.examples]
+
+
+def _millis(text: str | None, field: str) -> int | None:
+    if text is None:
+        return None
+    try:
+        return time_millis(text)
+    except (ValueError, OverflowError):
+        raise Problem(422, f"{field} is no time; write it as 2026-05-01T12:00:00Z") from None

@@ -1,0 +1,87 @@
+"""The route that an editor of rules asks while somebody writes: is the text well formed, is it true for its cornerstone, do the steps fit."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Response
+from pydantic import Field
+
+from forestay.apps.server.http.answers import Out, errors
+from forestay.apps.server.http.desk import RuleAuthor, TheDesk
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import Id, Model, NoNul
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.apps.server.rules.rule_routes import ConclusionIn, Told
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.rules.condition import Erred
+from forestay.domain.rules.context import NOTHING_KNOWN, read_context
+from forestay.domain.rules.incident_context import told_by
+from forestay.domain.rules.rule_tree import Conclusion
+from forestay.services.rules.edit_rules import check_conclusion
+
+router = Router(prefix="/v1/rules", tags=["rules"])
+
+
+class CheckIn(Model):
+    condition: Annotated[NoNul, Field(max_length=4096)] = ""
+    incident: Id | None = None
+    """The cornerstone;"""
+    context: Told | None = None
+    """or what is known of one that is not recorded."""
+    type: ExceptionType | None = None
+    """Nothing: the incident's."""
+    conclusion: ConclusionIn | None = None
+
+
+class PlaceOut(Out):
+    line: int
+    """From 1; 0: no place can be named."""
+    column: int
+    detail: str
+
+
+class CheckedOut(Out):
+    answer: Literal["true", "false", "error"] | None
+    """None: there is no condition to try, or it does not compile."""
+    message: str
+    """Of an error."""
+    problems: list[PlaceOut]
+    """Of the condition's text."""
+    conclusion: list[str]
+    """What is wrong with the steps."""
+    values: dict[str, Any]
+    """Every field of the cornerstone of which something is known."""
+
+
+@router.post("/check", response_model=CheckedOut, responses=errors(404, body=True))
+async def check_draft(desk: TheDesk, who: RuleAuthor, body: CheckIn) -> Response:
+    """Try a rule that is being written. Nothing is kept."""
+    told: dict[str, Any] = dict(body.context or {})
+    kind = body.type
+    if body.incident is not None:
+        found = (await desk.services.parts.incidents.get_incidents([body.incident])).get(body.incident)
+        if found is None or found.tenant != who.tenant:
+            raise Problem(404, f"there is no incident {body.incident}")
+        told, kind = told_by(found), kind or found.kind
+    context, _ = read_context(told)
+    answer, message, problems = None, "", list[dict[str, object]]()
+    if body.condition.strip():
+        trial = await desk.services.trying.try_out(body.condition, [context])
+        problems = [{"line": one.line, "column": one.column, "detail": one.message} for one in trial.problems]
+        if not problems:
+            said = trial.answers[0]
+            answer = "error" if isinstance(said, Erred) else str(said).lower()
+            message = said.message if isinstance(said, Erred) else ""
+    wrong: list[str] = []
+    if body.conclusion is not None and kind is not None:
+        concluded = Conclusion(body.conclusion.exlet, tuple(body.conclusion.steps))
+        wrong = list(check_conclusion(concluded, kind))
+        if not wrong:
+            known = await desk.services.parts.exlets.concluded(who.tenant, concluded, kind)
+            wrong = [known] if isinstance(known, str) else []
+    values = {name: value for name, value in context.items() if value != NOTHING_KNOWN[name]}
+    return json_answer(
+        {"answer": answer, "message": message, "problems": problems, "conclusion": wrong, "values": values}
+    )

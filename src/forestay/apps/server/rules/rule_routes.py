@@ -1,0 +1,359 @@
+"""Routes for rules: look at them, add one for its cornerstone, promote, go back, and ask what they would say."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Query, Response
+from pydantic import Field, JsonValue
+
+from forestay.apps.server.http.answers import Out, errors
+from forestay.apps.server.http.desk import Desk, RuleAuthor, TheDesk, Viewer
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import INT64, Id, Model, NoNul
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import Incident
+from forestay.domain.rules.context import FIELDS, read_context
+from forestay.domain.rules.in_words import walk_in_words
+from forestay.domain.rules.incident_context import told_by
+from forestay.domain.rules.rule_set import Level, RuleSetId, Ruling
+from forestay.domain.rules.rule_tree import Conclusion, RuleState
+from forestay.formats.jobs.job_public import time_text
+from forestay.formats.rules.rule_json import change_shown, rule_shown, ruling_shown, set_shown
+from forestay.ports.operations.identity import Principal
+from forestay.services.rules.edit_rules import Draft, Edited, NotEdited, found_at
+from forestay.services.rules.rule_cache import Rulings, rulings
+
+router = Router(prefix="/v1/rules", tags=["rules"])
+LevelName = Annotated[Level, Path()]
+SetName = Annotated[str, Path(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$")]
+RuleName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+TaskName = Annotated[str, Field(max_length=100, pattern=r"^(\*|[A-Za-z_][A-Za-z0-9_.-]*)?$")]
+Told = Annotated[dict[Annotated[str, Field(max_length=200)], JsonValue], Field(max_length=200)]
+Number = Annotated[int, Field(ge=0, le=INT64)]
+MOST_VERSIONS = 500
+
+
+class ConclusionIn(Model):
+    exlet: Annotated[str, Field(max_length=64)] = ""
+    """The name of an exlet,"""
+    steps: Annotated[list[dict[Annotated[str, Field(max_length=100)], JsonValue]], Field(max_length=32)] = Field(
+        default_factory=list
+    )
+    """or its steps."""
+
+
+class RuleIn(Model):
+    type: ExceptionType
+    task: TaskName = ""
+    """Of an item-level type; nothing or `*`: any task."""
+    condition: Annotated[NoNul, Field(min_length=1, max_length=4096)]
+    conclusion: ConclusionIn
+    cornerstone: Id
+    """The incident for which it is written."""
+    context: Told | None = None
+    """What was known of it; nothing: as the incident has it."""
+    description: Annotated[NoNul, Field(max_length=2000)] = ""
+    confirmed: bool = False
+    """Add it although earlier cornerstones would be answered otherwise."""
+
+
+class StateIn(Model):
+    state: RuleState = RuleState.ACTIVE
+    confirmed: bool = False
+    """Let it act although the replay speaks against it; wants a reason."""
+    reason: Annotated[NoNul, Field(max_length=500)] = ""
+
+
+class BackIn(Model):
+    version: Number
+
+
+class AskIn(Model):
+    type: ExceptionType | None = None
+    """Nothing: the incident's."""
+    task: TaskName = ""
+    flow: Annotated[str, Field(max_length=100)] = ""
+    """The flow's name, whose own rules are asked first."""
+    context: Told | None = None
+    incident: Id | None = None
+    """An incident, instead of a context."""
+    rule_set: Annotated[str, Field(pattern=r"^(flow|domain|pack)/[A-Za-z_][A-Za-z0-9_.-]{0,99}$")] | None = None
+    """This set alone, such as `domain/house`, instead of all that apply."""
+    version: Number | None = None
+
+
+class SetOut(Out):
+    level: str
+    name: str
+    version: int
+    rules: int
+
+
+class SetsOut(Out):
+    rule_sets: list[SetOut]
+
+
+class FieldOut(Out):
+    name: str
+    type: str
+    optional: bool
+    words: str
+
+
+class FieldsOut(Out):
+    fields: list[FieldOut]
+
+
+class SetWholeOut(SetOut):
+    tenant: str
+    trees: list[dict[str, Any]]
+
+
+class RuleOut(Out):
+    rule: dict[str, Any]
+
+
+class VersionOut(Out):
+    number: int
+    by: str
+    at: str
+    note: str
+    changes: int
+    replayed: dict[str, Any] | None
+    """Of a promotion: what the replay came to that was made for it."""
+
+
+class VersionsOut(Out):
+    versions: list[VersionOut]
+
+
+class DiffOut(Out):
+    changes: list[dict[str, Any]]
+
+
+class EditedOut(Out):
+    version: int
+    rule: str
+    overturned: list[dict[str, str]]
+    replayed: dict[str, Any] | None
+    """Of a promotion: what the replay came to."""
+
+
+class RulingOut(Out):
+    verdict: Literal["true", "false", "error"]
+    active: dict[str, Any]
+    shadow: dict[str, Any] | None
+    words: list[str]
+    problems: list[str]
+
+
+def set_named(who: Principal, level: Level, name: str) -> RuleSetId:
+    return RuleSetId(who.tenant, level, name)
+
+
+def edited(done: Edited | NotEdited) -> dict[str, Any]:
+    """What was changed, or the problem that it is."""
+    if isinstance(done, NotEdited):
+        told = [{"at": f"condition:{one.line}:{one.column}", "detail": one.message} for one in done.problems]
+        told += [{"at": "rule", "detail": reason} for reason in done.reasons]
+        told += [
+            {"at": f"cornerstone {one.cornerstone}", "detail": f"{one.before} answers it now, {one.after} would"}
+            for one in done.overturned
+        ]
+        words = done.reasons[0] if done.reasons else str(done.problems[0])
+        raise Problem(409 if done.overturned else 422, words, told)
+    overturned = [one._asdict() for one in done.overturned]
+    return {
+        "version": done.version.number,
+        "rule": done.rule,
+        "overturned": overturned,
+        "replayed": done.version.replayed,
+    }
+
+
+async def _incident(desk: Desk, who: Principal, name: str) -> Incident | None:
+    found = (await desk.services.parts.incidents.get_incidents([name])).get(name)
+    return found if found is not None and found.tenant == who.tenant else None
+
+
+async def draft_of(desk: Desk, who: Principal, rule_set: RuleSetId, body: RuleIn) -> Draft:
+    """The rule with what was known of its cornerstone."""
+    context: dict[str, Any] | None = dict(body.context) if body.context is not None else None
+    if context is None:
+        incident = await _incident(desk, who, body.cornerstone)
+        if incident is None:
+            raise Problem(404, f"there is no incident {body.cornerstone}; send the context with the rule")
+        context = told_by(incident)
+    conclusion = Conclusion(body.conclusion.exlet, tuple(body.conclusion.steps))
+    return Draft(
+        rule_set, body.type, body.task, body.condition, conclusion, body.cornerstone, context, body.description
+    )
+
+
+@router.get("", response_model=SetsOut, responses=errors())
+async def find_rule_sets(desk: TheDesk, who: Viewer) -> Response:
+    """Every rule set: the flows', the domain's, the packs'."""
+    await desk.services.rule_cache.refresh()
+    found = desk.services.rule_cache.sets_of(who.tenant)
+    shown = [
+        {"level": one.id.level.value, "name": one.id.name, "version": one.version, "rules": len(one)} for one in found
+    ]
+    return json_answer({"rule_sets": shown})
+
+
+@router.get("/context", response_model=FieldsOut, responses=errors())
+async def describe_context(who: Viewer) -> Response:
+    """Everything that a condition may ask about, with its type."""
+    shown = [{"name": one.name, "type": one.kind.value, "optional": one.optional, "words": one.words} for one in FIELDS]
+    return json_answer({"fields": shown})
+
+
+@router.post("/test", response_model=RulingOut, responses=errors(400, 404, body=True))
+async def ask_rules(desk: TheDesk, who: Viewer, body: AskIn) -> Response:
+    """What the rules would say to an exception. Nothing is done and nothing is kept."""
+    told: dict[str, Any] | None = dict(body.context) if body.context is not None else None
+    type_, task = body.type, body.task
+    if told is None:
+        if body.incident is None:
+            raise Problem(400, "send a context or name an incident")
+        incident = await _incident(desk, who, body.incident)
+        if incident is None:
+            raise Problem(404, f"there is no incident {body.incident}")
+        told = told_by(incident)
+        type_ = type_ or incident.kind
+        task = task or str(told.get("exception.task", ""))
+    if type_ is None:
+        raise Problem(400, "say which type of exception it is")
+    context, wrong = read_context(told)
+    cache = desk.services.rule_cache
+    await cache.refresh()
+    if body.rule_set is None:
+        said = cache.decide(who.tenant, body.flow, type_, task, context)
+    else:
+        level, _, name = body.rule_set.partition("/")
+        chosen = await desk.services.rules.load(set_named(who, Level(level), name), body.version)
+        said = rulings([chosen], type_, task, desk.services.conditions.over(context))
+    return json_answer(_ruling(said, wrong))
+
+
+def _ruling(said: Rulings, wrong: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "verdict": said.active.verdict.value,
+        "active": ruling_shown(said.active),
+        "shadow": ruling_shown(said.shadow) if said.shadow is not None else None,
+        "words": _words(said.active)
+        + [f"with shadows: {line}" for line in (_words(said.shadow) if said.shadow is not None else ())],
+        "problems": list(wrong),
+    }
+
+
+def _words(ruling: Ruling) -> list[str]:
+    lines = [
+        f"{one.rule_set} {one.key}: {line}" for one in ruling.walks for line in walk_in_words(one.walk.tree, one.walk)
+    ]
+    if ruling.rule is not None:
+        return [*lines, f"rule {ruling.rule} decides"]
+    return [
+        *lines,
+        f"rule {ruling.flagged} errs: nothing acts"
+        if ruling.flagged is not None
+        else "no rule answers: the house's policy decides",
+    ]
+
+
+@router.get("/{level}/{name}", response_model=SetWholeOut, responses=errors(404))
+async def read_rule_set(
+    desk: TheDesk,
+    who: Viewer,
+    level: LevelName,
+    name: SetName,
+    version: Annotated[int | None, Query(ge=0, le=INT64)] = None,
+) -> Response:
+    """A rule set, tree by tree, each also in words."""
+    found = await desk.services.rules.load(set_named(who, level, name), version)
+    if found.version == 0:
+        raise Problem(404, f"there are no rules in {level}/{name}")
+    return json_answer(set_shown(found))
+
+
+@router.post("/{level}/{name}", response_model=EditedOut, responses=errors(404, 409, body=True))
+async def add_rule(desk: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: RuleIn) -> Response:
+    """Add a rule for its cornerstone, as a shadow. It is refused where its condition is not true on the cornerstone, and where an earlier
+    cornerstone would be answered otherwise, unless that is confirmed."""
+    draft = await draft_of(desk, who, set_named(who, level, name), body)
+    written = {"type": body.type.value, "task": body.task, "condition": body.condition, "cornerstone": body.cornerstone}
+    await desk.note(who, "rule.add", str(draft.rule_set), why=body.description, **written)
+    return json_answer(edited(await desk.services.edit_rules.add(draft, by=who.subject, confirmed=body.confirmed)))
+
+
+@router.get("/{level}/{name}/versions", response_model=VersionsOut, responses=errors(404))
+async def find_versions(desk: TheDesk, who: Viewer, level: LevelName, name: SetName) -> Response:
+    """The versions of a set, the newest first; at most 500."""
+    rules, whose = desk.services.rules, set_named(who, level, name)
+    newest = await rules.newest(whose)
+    found = await rules.versions(whose, max(1, newest - MOST_VERSIONS + 1), newest)
+    shown = [
+        {
+            "number": one.number,
+            "by": one.by,
+            "at": time_text(one.at),
+            "note": one.note,
+            "changes": len(one.changes),
+            "replayed": one.replayed,
+        }
+        for one in reversed(found)
+    ]
+    return json_answer({"versions": shown})
+
+
+@router.get("/{level}/{name}/diff", response_model=DiffOut, responses=errors(404))
+async def differ(
+    desk: TheDesk,
+    who: Viewer,
+    level: LevelName,
+    name: SetName,
+    old: Annotated[int, Query(ge=0, le=INT64)],
+    new: Annotated[int | None, Query(ge=0, le=INT64)] = None,
+) -> Response:
+    """What differs between two versions, rule by rule; without `new`, the newest."""
+    changes = await desk.services.edit_rules.diff(set_named(who, level, name), old, new)
+    return json_answer({"changes": [shown for shown in map(change_shown, changes) if shown is not None]})
+
+
+@router.post("/{level}/{name}/rollback", response_model=EditedOut, responses=errors(404, 409, body=True))
+async def roll_back(desk: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: BackIn) -> Response:
+    """Make everything as it was in an older version, by a new one."""
+    await desk.note(who, "rule.rollback", str(set_named(who, level, name)), version=body.version)
+    return json_answer(
+        edited(await desk.services.edit_rules.roll_back(set_named(who, level, name), body.version, by=who.subject))
+    )
+
+
+@router.get("/{level}/{name}/rules/{rule}", response_model=RuleOut, responses=errors(404))
+async def read_rule(desk: TheDesk, who: Viewer, level: LevelName, name: SetName, rule: RuleName) -> Response:
+    """One rule, and what it says where it stands."""
+    found = await desk.services.rules.load(set_named(who, level, name))
+    return json_answer({"rule": rule_shown(found, *found_at(found, rule))})
+
+
+@router.delete("/{level}/{name}/rules/{rule}", response_model=EditedOut, responses=errors(404, 409, 422))
+async def remove_rule(
+    desk: TheDesk,
+    who: RuleAuthor,
+    level: LevelName,
+    name: SetName,
+    rule: RuleName,
+    confirmed: Annotated[Literal["true", "false"], Query()] = "false",
+) -> Response:
+    """Take a rule away that nothing refines; its own cornerstone is answered otherwise then, so it wants to be confirmed."""
+    await desk.note(who, "rule.remove", f"{set_named(who, level, name)}#{rule}")
+    return json_answer(
+        edited(
+            await desk.services.edit_rules.remove(
+                set_named(who, level, name), rule, by=who.subject, confirmed=confirmed == "true"
+            )
+        )
+    )

@@ -1,0 +1,90 @@
+"""Routes for hosts: which of them get jobs and why not, and closing and opening one by hand."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Path, Response
+from pydantic import Field
+
+from forestay.apps.server.http.answers import Out, Time, errors
+from forestay.apps.server.http.desk import Operator, TheDesk, Viewer
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import Model, Name, Reason
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.scheduling.host_health import HostHealth, explained
+from forestay.formats.jobs.job_json import Json
+from forestay.formats.jobs.job_public import time_text
+
+router = Router(prefix="/v1/hosts", tags=["hosts"])
+HostName = Annotated[Name, Path(description="As its pilots name it.")]
+
+
+class HostOut(Out):
+    host: str
+    standing: Literal["open", "closed", "probing"]
+    words: str
+    """How it stands, for people."""
+    failures: int
+    """Jobs that failed fast there since something last went well."""
+    causes: list[str]
+    since: Time | None
+    until: Time | None
+    probe_at: Time | None
+    by: str
+    reason: str
+
+
+class HostsOut(Out):
+    hosts: list[HostOut]
+
+
+class CloseHostIn(Model):
+    reason: Annotated[Reason, Field(min_length=1)]
+    seconds: int | None = Field(default=None, ge=1, le=31_536_000)
+    """For how long; without it until it is opened."""
+
+
+class OpenHostIn(Model):
+    reason: Annotated[Reason, Field(min_length=1)]
+
+
+@router.get("", response_model=HostsOut, responses=errors())
+async def hosts(desk: TheDesk, who: Viewer) -> Response:
+    """The hosts that ask for jobs, and those that get none, with why."""
+    found = await desk.services.hosts.all(who.tenant)
+    now = desk.services.parts.clock.now()
+    return json_answer({"hosts": [host_told(found[name], now) for name in sorted(found)]})
+
+
+@router.post("/{host}/close", response_model=HostOut, responses=errors(body=True))
+async def close(desk: TheDesk, who: Operator, host: HostName, body: CloseHostIn) -> Response:
+    """Give a host no jobs. What runs there runs on."""
+    await desk.note(who, "close host", host, why=body.reason)
+    closed = await desk.services.hosts.close(who.tenant, host, by=who.subject, reason=body.reason, seconds=body.seconds)
+    desk.services.fleet.changed(who.tenant)
+    return json_answer(host_told(closed, desk.services.parts.clock.now()))
+
+
+@router.post("/{host}/open", response_model=HostOut, responses=errors(body=True))
+async def open_(desk: TheDesk, who: Operator, host: HostName, body: OpenHostIn) -> Response:
+    """Give a host jobs again, whoever closed it; what was held against it is forgotten."""
+    await desk.note(who, "open host", host, why=body.reason)
+    opened = await desk.services.hosts.open(who.tenant, host)
+    desk.services.fleet.changed(who.tenant)
+    return json_answer(host_told(opened, desk.services.parts.clock.now()))
+
+
+def host_told(one: HostHealth, now: int) -> Json:
+    return {
+        "host": one.host,
+        "standing": one.standing.value,
+        "words": explained(one, now),
+        "failures": len(one.failures),
+        "causes": sorted({each.cause for each in one.failures if each.cause}),
+        "since": time_text(one.since) if one.since else None,
+        "until": time_text(one.until) if one.until else None,
+        "probe_at": time_text(one.probe_at) if one.probe_at else None,
+        "by": one.by,
+        "reason": one.reason,
+    }

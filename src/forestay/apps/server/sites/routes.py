@@ -1,0 +1,331 @@
+"""Routes for sites: what is asked of one, its launches, and how its agent stands. Site agents speak to the server by these alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Response
+from pydantic import AfterValidator, Field
+
+from forestay.apps.server.http.answers import Out, Time, errors
+from forestay.apps.server.http.desk import Desk, SiteCaller, TheDesk, Viewer
+from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import Id, Model, Name, Word
+from forestay.apps.server.jobs.job_answers import ResourcesOut
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.sites.launch import Launch, LaunchEnd, LaunchState, NotNext, Report, end_to_plain
+from forestay.formats.jobs.job_json import resources_to_json
+from forestay.formats.jobs.job_public import time_text
+from forestay.services.sites.keep_sites import Site
+from forestay.services.sites.measure_demand import Demand
+
+router = Router(prefix="/v1/sites", tags=["sites"])
+SiteName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@+-]+$")]
+State = Literal["planned", "submitted", "running", "ended"]
+MOST = 1000
+
+
+def _line(text: str) -> str:
+    """One line of another program's words: what could play tricks on a terminal becomes a blank."""
+    return "".join(one if one.isprintable() else " " for one in text)
+
+
+Words = Annotated[str, Field(max_length=2000), AfterValidator(_line)]
+
+
+class SizeIn(Model):
+    name: Word
+    slots: int = Field(ge=1, le=1024)
+    cpus: int = Field(ge=0, le=100_000)
+    memory: int = Field(ge=0, le=2**50)
+    disk: int = Field(ge=0, le=2**55)
+    gpus: int = Field(ge=0, le=100_000)
+    wall: int | None = Field(default=None, ge=1, le=31_536_000)
+
+
+class HelloIn(Model):
+    """What a site agent says of itself at every look."""
+
+    agent: Id
+    host: Name
+    version: Annotated[str, Field(max_length=64), AfterValidator(_line)] = ""
+    batch: Word
+    """The kind of batch system."""
+    every: float = Field(gt=0, le=3600)
+    """Seconds between its looks."""
+    min_pilots: int = Field(ge=0, le=100_000)
+    max_pilots: int = Field(ge=0, le=100_000)
+    min_idle: int = Field(ge=0, le=100_000)
+    sizes: list[SizeIn] = Field(max_length=100)
+    trouble: Words = ""
+    """What keeps it from its work; empty when nothing does."""
+    unfit: list[Annotated[str, Field(max_length=64), AfterValidator(_line)]] = Field(
+        default_factory=list, max_length=1000
+    )
+    """Groups of queued jobs that no size of this site can run."""
+    paced: int = Field(default=0, ge=0, le=1_000_000)
+    """Pilots that wait for the pace toward the scheduler."""
+
+
+class PilotLaunchIn(Model):
+    launch: Id
+    size: Word
+
+
+class LaunchPlanIn(Model):
+    launches: list[PilotLaunchIn] = Field(min_length=1, max_length=MOST)
+
+
+class LaunchEndIn(Model):
+    word: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)]
+    reason: Words = ""
+    exit_code: int | None = Field(default=None, ge=-(2**31), le=2**32)
+    signal: int | None = Field(default=None, ge=0, le=256)
+    nodes: list[Annotated[str, Field(max_length=255), AfterValidator(_line)]] = Field(
+        default_factory=list, max_length=100
+    )
+    lost: bool = False
+
+
+class ReportIn(Model):
+    launch: Id
+    state: State
+    batch_job: Annotated[str, Field(max_length=200), AfterValidator(_line)] = ""
+    tries: int = Field(default=1, ge=1, le=1000)
+    end: LaunchEndIn | None = None
+
+
+class ReportsIn(Model):
+    reports: list[ReportIn] = Field(min_length=1, max_length=MOST)
+
+
+class LaunchEndOut(Out):
+    word: str
+    reason: str
+    exit_code: int | None
+    signal: int | None
+    nodes: list[str]
+    lost: bool
+
+
+class PilotLaunchOut(Out):
+    launch: str
+    name: str
+    """The batch job's name."""
+    size: str
+    state: State
+    planned: Time
+    changed: Time
+    age: float
+    """Seconds since it was planned, by the server's clock."""
+    tries: int
+    tried: float
+    """Seconds since the last try to submit it was written down."""
+    since: float
+    """Seconds since its last change."""
+    batch_job: str
+    pilot: str
+    end: LaunchEndOut | None
+    cancel: bool
+    """Its pilot fell silent: the agent is to cancel the batch job."""
+
+
+class PilotLaunchesOut(Out):
+    launches: list[PilotLaunchOut]
+
+
+class TellingOut(Out):
+    launch: str
+    result: Literal["noted", "refused", "unknown"]
+    detail: str
+    pilot: str
+    """Who came of it; empty for nobody so far."""
+
+
+class ReportsOut(Out):
+    results: list[TellingOut]
+
+
+class TaskGroupOut(Out):
+    name: str
+    tasks: int
+    need: ResourcesOut
+
+
+class PilotCountOut(Out):
+    inactive: int
+    idle: int
+    busy: int
+
+
+class DemandOut(Out):
+    site: str
+    groups: list[TaskGroupOut]
+    """Queued jobs by resource class, the most urgent first."""
+    pilots: PilotCountOut
+    sizes: dict[str, PilotCountOut]
+    leaving: int
+    launches: list[PilotLaunchOut]
+    """All that have not ended."""
+
+
+class SiteOut(Out):
+    site: str
+    agent: str
+    host: str
+    seen: Time
+    overdue: bool
+    """Its agent has not been heard for too long."""
+    every: float
+    said: dict[str, Any]
+
+
+class SitesOut(Out):
+    sites: list[SiteOut]
+
+
+class SiteWholeOut(SiteOut):
+    demand: DemandOut
+    ended: list[PilotLaunchOut]
+    """The last that ended, the newest first, at most 20."""
+
+
+@router.get("", response_model=SitesOut, responses=errors())
+async def find_sites(desk: TheDesk, who: Viewer) -> Response:
+    """Every site whose agent ever said that it is there."""
+    now = desk.services.parts.clock.now()
+    return json_answer({"sites": [_site(one, now) for one in await desk.services.sites.all(who.tenant)]})
+
+
+@router.get("/{site}", response_model=SiteWholeOut, responses=errors(404))
+async def read_site(desk: TheDesk, who: Viewer, site: SiteName) -> Response:
+    """A site: its agent, what is asked of it, its pilots, its launches."""
+    services = desk.services
+    known = await services.sites.get(who.tenant, site)
+    if known is None:
+        raise Problem(404, f"no agent ever looked after a site {site} in tenant {who.tenant}")
+    now = services.parts.clock.now()
+    demand = await services.demand.measure(who.tenant, site)
+    ended = sorted(await services.launches.ended(who.tenant, site), key=lambda one: -one.changed)[:20]
+    shown = {"demand": _demand(site, demand, now), "ended": [_launch(one, now) for one in ended]}
+    return json_answer(_site(known, now) | shown)
+
+
+@router.put("/{site}", response_model=SiteOut, responses=errors(409, body=True))
+async def hello(desk: TheDesk, who: SiteCaller, site: SiteName, body: HelloIn) -> Response:
+    """A site agent says that it is there. 409: another one looks after this site."""
+    said = body.model_dump(exclude={"agent", "host", "every"})
+    told = await desk.services.sites.hello(
+        who.tenant, site, agent=body.agent, host=body.host, every=body.every, said=said
+    )
+    return json_answer(_site(told, told.seen))
+
+
+@router.get("/{site}/demand", response_model=DemandOut, responses=errors())
+async def demand(desk: TheDesk, who: SiteCaller, site: SiteName) -> Response:
+    """What is asked of a site: queued jobs that may run there by what they need, its pilots by state, its open launches."""
+    measured = await desk.services.demand.measure(who.tenant, site)
+    return json_answer(_demand(site, measured, desk.services.parts.clock.now()))
+
+
+@router.get("/{site}/launches", response_model=PilotLaunchesOut, responses=errors())
+async def find_launches(
+    desk: TheDesk, who: SiteCaller, site: SiteName, state: Literal["open", "ended"] = "open"
+) -> Response:
+    """The launches that have not ended, or those that ended in the last six hours and more."""
+    keep = desk.services.launches
+    found = await (keep.open if state == "open" else keep.ended)(who.tenant, site)
+    now = desk.services.parts.clock.now()
+    return json_answer({"launches": [_launch(one, now) for one in found]})
+
+
+@router.post("/{site}/launches", status_code=201, response_model=PilotLaunchesOut, responses=errors(body=True))
+async def plan_launches(desk: TheDesk, who: SiteCaller, site: SiteName, body: LaunchPlanIn) -> Response:
+    """Write launches down before they are submitted; the same again changes nothing."""
+    wanted = {one.launch: one.size for one in body.launches}
+    planned = await desk.services.launches.plan(who.tenant, site, wanted)
+    now = desk.services.parts.clock.now()
+    return json_answer({"launches": [_launch(planned[one], now) for one in wanted]}, 201)
+
+
+@router.post("/{site}/launches/reports", response_model=ReportsOut, responses=errors(body=True))
+async def report_launches(desk: TheDesk, who: SiteCaller, site: SiteName, body: ReportsIn) -> Response:
+    """Tell how launches stand. States only go forward; a new try to submit is refused when somebody else has written it down."""
+    reports = {one.launch: _report(one) for one in body.reports}
+    answers = await desk.services.launches.report(who.tenant, site, list(reports.values()))
+    ended = [one for one in reports if reports[one].state is LaunchState.ENDED]
+    await desk.services.parts.batch.over([launch for one in ended if isinstance(launch := answers[one], Launch)])
+    return json_answer({"results": [_telling(one, answers[one]) for one in reports]})
+
+
+def _report(told: ReportIn) -> Report:
+    end = told.end
+    return Report(
+        told.launch,
+        LaunchState(told.state),
+        told.batch_job,
+        told.tries,
+        None if end is None else LaunchEnd(**(end.model_dump() | {"nodes": tuple(end.nodes)})),
+    )
+
+
+def _telling(launch: str, answer: Launch | NotNext | None) -> dict[str, object]:
+    if answer is None:
+        return {"launch": launch, "result": "unknown", "detail": "there is no such launch", "pilot": ""}
+    if isinstance(answer, NotNext):
+        return {"launch": launch, "result": "refused", "detail": answer.reason, "pilot": ""}
+    return {"launch": launch, "result": "noted", "detail": answer.state.value, "pilot": answer.pilot}
+
+
+def _launch(launch: Launch, now: int) -> dict[str, object]:
+    return {
+        "launch": launch.id,
+        "name": launch.job_name,
+        "size": launch.size,
+        "state": launch.state.value,
+        "planned": time_text(launch.planned),
+        "changed": time_text(launch.changed),
+        "age": max(0, now - launch.planned) / 1000,
+        "tries": launch.tries,
+        "tried": max(0, now - launch.tried) / 1000,
+        "since": max(0, now - launch.changed) / 1000,
+        "batch_job": launch.batch_job,
+        "pilot": launch.pilot,
+        "end": None if launch.end is None else end_to_plain(launch.end),
+        "cancel": launch.cancel,
+    }
+
+
+def _demand(site: str, demand: Demand, now: int) -> dict[str, object]:
+    counts = {
+        size: {"inactive": one.inactive, "idle": one.idle, "busy": one.busy} for size, one in demand.sizes.items()
+    }
+    return {
+        "site": site,
+        "groups": [
+            {"name": one.name, "tasks": one.tasks, "need": resources_to_json(one.need)} for one in demand.groups
+        ],
+        "pilots": {state: sum(one[state] for one in counts.values()) for state in ("inactive", "idle", "busy")},
+        "sizes": counts,
+        "leaving": demand.leaving,
+        "launches": [_launch(one, now) for one in demand.launches],
+    }
+
+
+def _site(site: Site, now: int) -> dict[str, object]:
+    return {
+        "site": site.name,
+        "agent": site.agent,
+        "host": site.host,
+        "seen": time_text(site.seen),
+        "overdue": site.overdue(now),
+        "every": site.every,
+        "said": dict(site.said),
+    }
+
+
+async def note_pilot(desk: Desk, tenant: str, site: str, launch: str, pilot: str) -> None:
+    """A pilot that came by a launch is there; asked again, nothing changes."""
+    if launch:
+        await desk.services.launches.registered(tenant, site, launch, pilot)

@@ -1,0 +1,1 @@
+"""The site agent's process."""

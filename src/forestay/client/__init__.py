@@ -1,0 +1,134 @@
+"""What users import to talk to a Forestay server.
+
+Each name is imported when it is first used: a program that only submits jobs does not pay for flows.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from forestay.client.api.async_client import AsyncForestayClient
+    from forestay.client.api.case_handle import CaseFailed, CaseHandle, start_flow
+    from forestay.client.api.forestay_client import ForestayClient
+    from forestay.client.api.submission import submit_many
+    from forestay.client.api.trial import Patience
+    from forestay.client.api.waiting import wait
+    from forestay.client.executor.executor import CallOptions, Executor
+    from forestay.client.executor.functions import NotCallable
+    from forestay.client.executor.job_future import JobFuture
+    from forestay.client.executor.running import fire, run
+    from forestay.client.script.script_case import CaseRemoved, ItemFailed, ScriptCase, case
+    from forestay.client.transport.errors import (
+        Ambiguous,
+        ApiError,
+        BadAnswer,
+        BadRequest,
+        BadSettings,
+        ClientError,
+        Conflict,
+        JobFailed,
+        NotAllowed,
+        NotFound,
+        RemoteError,
+        ResultUnreachable,
+        TimedOut,
+        Unavailable,
+    )
+    from forestay.client.transport.settings import find_settings
+
+__all__ = [
+    "Ambiguous",
+    "ApiError",
+    "AsyncForestayClient",
+    "BadAnswer",
+    "BadRequest",
+    "BadSettings",
+    "CallOptions",
+    "CaseFailed",
+    "CaseHandle",
+    "CaseRemoved",
+    "ClientError",
+    "Conflict",
+    "Executor",
+    "ForestayClient",
+    "ItemFailed",
+    "JobFailed",
+    "JobFuture",
+    "NotAllowed",
+    "NotCallable",
+    "NotFound",
+    "Patience",
+    "RemoteError",
+    "ResultUnreachable",
+    "ScriptCase",
+    "TimedOut",
+    "Unavailable",
+    "case",
+    "find_settings",
+    "fire",
+    "run",
+    "start_flow",
+    "submit_many",
+    "wait",
+]
+
+_MODULES = {
+    "api.async_client": ("AsyncForestayClient",),
+    "api.case_handle": (
+        "CaseFailed",
+        "CaseHandle",
+        "start_flow",
+    ),
+    "transport.errors": (
+        "Ambiguous",
+        "ApiError",
+        "BadAnswer",
+        "BadRequest",
+        "BadSettings",
+        "ClientError",
+        "Conflict",
+        "JobFailed",
+        "NotAllowed",
+        "NotFound",
+        "RemoteError",
+        "ResultUnreachable",
+        "TimedOut",
+        "Unavailable",
+    ),
+    "executor.executor": (
+        "CallOptions",
+        "Executor",
+    ),
+    "executor.functions": ("NotCallable",),
+    "api.forestay_client": ("ForestayClient",),
+    "executor.job_future": ("JobFuture",),
+    "executor.running": (
+        "fire",
+        "run",
+    ),
+    "script.script_case": (
+        "CaseRemoved",
+        "ItemFailed",
+        "ScriptCase",
+        "case",
+    ),
+    "transport.settings": ("find_settings",),
+    "api.submission": ("submit_many",),
+    "api.trial": ("Patience",),
+    "api.waiting": ("wait",),
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

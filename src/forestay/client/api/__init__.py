@@ -1,0 +1,1 @@
+"""The clients, and every call of the HTTP interface."""

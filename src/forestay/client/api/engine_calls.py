@@ -1,0 +1,110 @@
+"""The calls of interface X, as values; see `calls`. For whoever writes an engine's side of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NotRequired, TypedDict, cast
+from urllib.parse import quote
+
+import httpx
+import orjson
+
+from forestay.client.api.calls import Call, Json, document
+
+
+class NewEvent(TypedDict):
+    """An event as it is reported; see the HTTP interface."""
+
+    id: str
+    case: str
+    kind: str
+    item: NotRequired[str]
+    at: NotRequired[int]
+    attempt: NotRequired[int]
+    flow: NotRequired[str]
+    owner: NotRequired[str]
+    parent: NotRequired[str]
+    data: NotRequired[Mapping[str, object]]
+    result: NotRequired[object]
+    evidence: NotRequired[Mapping[str, object]]
+    items: NotRequired[Mapping[str, str]]
+    trigger: NotRequired[str]
+    labels: NotRequired[Mapping[str, str]]
+    otherwise: NotRequired[str]
+
+
+class EventAnswer(TypedDict):
+    """What is said to an event at once."""
+
+    event: str
+    case: str
+    answer: str
+    incident: str | None
+    words: str
+
+
+class Order(TypedDict):
+    """Something that an engine is to do; each id once, however often it is told."""
+
+    n: int
+    id: str
+    case: str
+    key: str
+    verb: str
+    item: str
+    holder: str
+    wait: int
+    needs: dict[str, dict[str, float]]
+    data: dict[str, Any]
+    by: str
+    reason: str
+    incident: str
+    at: str
+
+
+class ToldIncident(TypedDict):
+    """How an incident stands; closed: nothing more comes of it."""
+
+    state: str
+    closed: bool
+    words: str
+
+
+class Orders(NamedTuple):
+    """Orders that wait, and how the incidents stand that were asked for."""
+
+    orders: list[Order]
+    incidents: dict[str, ToldIncident]
+
+
+def report(engine: str, events: Sequence[NewEvent]) -> Call[list[EventAnswer]]:
+    """Report events; the same ones again are harmless."""
+
+    def read(answer: httpx.Response) -> list[EventAnswer]:
+        return cast(list[EventAnswer], document(answer)["answers"])
+
+    return Call("POST", _place(engine, "/events"), read, body=orjson.dumps({"events": events}, default=str))
+
+
+def orders(
+    engine: str, *, after: int = 0, case: str = "", incidents: Sequence[str] = (), wait: float = 0
+) -> Call[Orders]:
+    """Ask for orders; with `wait` the server answers as soon as there is something to tell."""
+    query = [("after", str(after)), ("wait", f"{wait:g}")] + ([("case", case)] if case else [])
+    query += [("incident", one) for one in incidents]
+
+    def read(answer: httpx.Response) -> Orders:
+        whole = document(answer)
+        return Orders(whole["orders"], whole["incidents"])
+
+    return Call("GET", _place(engine, "/orders"), read, query)
+
+
+def answer_order(engine: str, order: str, outcome: str, detail: str = "") -> Call[Json]:
+    """Say what became of an order: `done` or `refused`."""
+    body = orjson.dumps({"outcome": outcome, "detail": detail[:500]})
+    return Call("POST", _place(engine, f"/orders/{quote(order, safe='')}"), document, body=body)
+
+
+def _place(engine: str, what: str) -> str:
+    return f"/v1/engines/{quote(engine, safe='')}{what}"

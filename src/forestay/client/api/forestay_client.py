@@ -1,0 +1,387 @@
+"""The client for ordinary programs: every call waits for its answer. `AsyncForestayClient` is its twin for asyncio."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+import orjson
+
+from forestay.client.api import calls, case_calls, exlet_calls, incident_calls, rule_calls
+from forestay.client.api.answers import (
+    Accepted,
+    CasePage,
+    CaseWhole,
+    HistoryPage,
+    IncidentPage,
+    IncidentWhole,
+    Job,
+    NewJob,
+    Page,
+    SpecificationJson,
+    StartedCase,
+    StoredFlow,
+    Story,
+    StoryPage,
+)
+from forestay.client.api.calls import Call, Filters, Json
+from forestay.client.api.trial import Again, Patience, Settle, Trial, problem
+from forestay.client.transport.connection import HangUp, Servers, new_client_options
+from forestay.client.transport.errors import Unavailable
+from forestay.client.transport.event_stream import EventReader, StreamEvent
+
+T = TypeVar("T")
+HowFar = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
+
+
+class ForestayClient:
+    """A connection to a Forestay installation: one server, or several of the same one, taken in turn when one is away.
+
+    Calls that get no answer are repeated with growing waits until `patience` is used up; then `Unavailable` is raised.
+    `notice` is told before each repeat.
+    """
+
+    def __init__(
+        self,
+        server: str | Sequence[str],
+        token: str,
+        *,
+        patience: Patience | None = None,
+        notice: Callable[[str], None] = lambda _: None,
+        sleep: Callable[[float], None] = time.sleep,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._servers = Servers(server)
+        self._patience = patience or Patience()
+        self._notice = notice
+        self._sleep = sleep
+        self._ahead = 0.0
+        self._http = httpx.Client(transport=transport, **new_client_options(self._servers, token))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    @property
+    def server(self) -> str:
+        """The address that calls go to now."""
+        return self._servers.current
+
+    def now(self) -> datetime:
+        """The time as the server that answered last has it: ages of jobs are reckoned by it, not by our own clock."""
+        return datetime.fromtimestamp(time.time() + self._ahead, UTC)
+
+    def send(self, call: Call[T]) -> T:
+        """Send a call, and again as long as there is patience."""
+        trial = Trial(call, self._patience)
+        while True:
+            try:
+                answer = self._http.send(call.request(self._http, self._servers.current))
+            except httpx.TransportError as error:
+                verdict: Again = trial.failed(error)
+            else:
+                self._look_at_clock(answer)
+                judged = trial.answered(answer)
+                if isinstance(judged, Settle):
+                    return trial.settled(judged, self.job(judged.job))
+                if not isinstance(judged, Again):
+                    return judged.value
+                verdict = judged
+            self._servers.next()
+            self._notice(f"{verdict.why}; trying again in {verdict.seconds:.1f} s")
+            self._sleep(verdict.seconds)
+
+    def _look_at_clock(self, answer: httpx.Response) -> None:
+        try:
+            self._ahead = parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time()
+        except (KeyError, ValueError):
+            return
+        if abs(self._ahead) < 2:  # a date has whole seconds and the answer was on its way
+            self._ahead = 0.0
+
+    def submit(
+        self, jobs: Sequence[NewJob], specification: SpecificationJson | None = None, *, key: str | None = None
+    ) -> list[Accepted]:
+        """Submit at most 10,000 jobs; `submit_many` takes any number."""
+        return self.send(calls.submit(jobs, specification, key=key))
+
+    def job(self, name: str) -> Job:
+        return self.send(calls.job(name))
+
+    def find_jobs(
+        self,
+        filters: Filters | None = None,
+        *,
+        sort: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page:
+        """One page; `all_jobs` goes on from page to page."""
+        return self.send(calls.find_jobs(filters, sort=sort, limit=limit, cursor=cursor))
+
+    def all_jobs(
+        self, filters: Filters | None = None, *, sort: str | None = None, most: int | None = None
+    ) -> Iterator[Job]:
+        """Every job found, or the first so many, page by page."""
+        cursor: str | None = None
+        while most is None or most > 0:
+            limit = calls.LARGEST_PAGE if most is None else min(most, calls.LARGEST_PAGE)
+            page = self.find_jobs(filters, sort=sort, limit=limit, cursor=cursor)
+            yield from page.jobs
+            if page.cursor is None:
+                return
+            cursor = page.cursor
+            most = None if most is None else most - len(page.jobs)
+
+    def count_jobs(self, by: str = "state", filters: Filters | None = None) -> dict[str, int]:
+        return self.send(calls.count_jobs(by, filters))
+
+    def specification(self, job: str) -> SpecificationJson:
+        return self.send(calls.specification(job))
+
+    def story(self, job: str) -> Story:
+        return self.send(calls.story(job))
+
+    def log(self, job: str, *, attempt: int | None = None) -> str:
+        return self.send(calls.log(job, attempt=attempt))
+
+    def outputs(self, job: str) -> Json:
+        return self.send(calls.outputs(job))
+
+    def cancel(self, job: str, *, reason: str | None = None) -> Job:
+        return self.send(calls.cancel(job, reason=reason))
+
+    def hold(self, job: str, *, reason: str | None = None) -> Job:
+        return self.send(calls.hold(job, reason=reason))
+
+    def let_go(self, job: str, *, holder: str | None = None) -> Job:
+        return self.send(calls.let_go(job, holder=holder))
+
+    def release(self, job: str, *, expected_attempt: int, expected_claim: str, reason: str) -> Job:
+        return self.send(
+            calls.release(job, expected_attempt=expected_attempt, expected_claim=expected_claim, reason=reason)
+        )
+
+    def retry(self, job: str, *, reason: str | None = None) -> Job:
+        return self.send(calls.retry(job, reason=reason))
+
+    def force_complete(self, job: str, *, expected_attempt: int, expected_generation: int = 0, reason: str) -> Job:
+        expected = {"expected_attempt": expected_attempt, "expected_generation": expected_generation}
+        return self.send(calls.force_complete(job, **expected, reason=reason))
+
+    def force_fail(self, job: str, *, expected_attempt: int, expected_generation: int = 0, reason: str) -> Job:
+        expected = {"expected_attempt": expected_attempt, "expected_generation": expected_generation}
+        return self.send(calls.force_fail(job, **expected, reason=reason))
+
+    def pilots(self, *, state: str | None = None) -> list[Json]:
+        return self.send(calls.pilots(state=state))
+
+    def alerts(self, *, limit: int = 100) -> list[Json]:
+        return self.send(calls.alerts(limit=limit))
+
+    def status(self) -> Json:
+        return self.send(calls.status())
+
+    def login_link(self) -> Json:
+        """A link that logs a browser in once, to look."""
+        return self.send(calls.login_link())
+
+    def store_flow(self, text: str) -> StoredFlow:
+        return self.send(case_calls.store_flow(text))
+
+    def store_bpel(
+        self, process: str, *, wsdls: Sequence[str] = (), jobs: Mapping[str, str] | None = None, mapping: str = ""
+    ) -> StoredFlow:
+        """A process in WS-BPEL 2.0 with its job definitions in JSDL 1.0, and who its partners are."""
+        return self.send(case_calls.store_bpel(process, wsdls=wsdls, jobs=jobs, mapping=mapping))
+
+    def send_message(self, case: str, partner: str, operation: str, message: Mapping[str, object]) -> Json:
+        """A message for the process of a case: its parts, each a text or an element in its plain form."""
+        return self.send(case_calls.send_message(case, partner, operation, message))
+
+    def flow(self, version: str) -> Json:
+        return self.send(case_calls.flow(version))
+
+    def start_case(
+        self, flow: str, params: Mapping[str, object] | None = None, *, key: str | None = None
+    ) -> StartedCase:
+        """Start a case of a stored flow; the same key again gives the same case."""
+        return self.send(case_calls.start_case(flow, params, key=key))
+
+    def case(self, name: str) -> CaseWhole:
+        return self.send(case_calls.case(name))
+
+    def find_cases(
+        self, filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
+    ) -> CasePage:
+        return self.send(case_calls.find_cases(filters, limit=limit, cursor=cursor))
+
+    def history(self, case: str, *, limit: int | None = None, cursor: str | None = None) -> HistoryPage:
+        return self.send(case_calls.history(case, limit=limit, cursor=cursor))
+
+    def case_story(self, case: str, *, limit: int | None = None, cursor: str | None = None) -> StoryPage:
+        """Everything that is known of a case, its engine's log and the exception service's together."""
+        return self.send(case_calls.story(case, limit=limit, cursor=cursor))
+
+    def find_incidents(
+        self, filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
+    ) -> IncidentPage:
+        return self.send(incident_calls.find_incidents(filters, limit=limit, cursor=cursor))
+
+    def incident(self, name: str) -> IncidentWhole:
+        return self.send(incident_calls.incident(name))
+
+    def launch_exlet(self, incident: str, *, exlet: str = "", text: str = "") -> Json:
+        """Carry out an exlet for an incident that waits for a person: a kept one by its name, or one in YAML."""
+        return self.send(incident_calls.launch(incident, exlet=exlet, text=text))
+
+    def triggers(self, case: str, *, item: str = "") -> list[Json]:
+        """What can be raised for a case, or for one of its items."""
+        return self.send(case_calls.triggers(case, item=item))
+
+    def raise_exception(self, case: str, *, trigger: str = "", new: str = "", item: str = "", reason: str = "") -> Json:
+        """Raise an exception: a trigger that is offered, or something new, which suspends the case."""
+        return self.send(case_calls.raise_exception(case, trigger=trigger, new=new, item=item, reason=reason))
+
+    def verb(self, case: str, kind: str, *, item: str = "", key: str | None = None, **more: object) -> Json:
+        """Steer a case or one of its items; see the HTTP interface."""
+        return self.send(case_calls.verb(case, kind, item=item, key=key, **more))
+
+    def rule_sets(self) -> list[Json]:
+        return self.send(rule_calls.rule_sets())
+
+    def rule_context(self) -> list[Json]:
+        """Every field that a condition may ask about."""
+        return self.send(rule_calls.rule_context())
+
+    def rule_set(self, name: str, version: int | None = None) -> Json:
+        """A rule set such as `domain/house`, whole."""
+        return self.send(rule_calls.rule_set(name, version))
+
+    def rule(self, rule_set: str, rule: str) -> Json:
+        return self.send(rule_calls.rule(rule_set, rule))
+
+    def add_rule(self, rule_set: str, draft: Mapping[str, object]) -> Json:
+        """Add a rule for its cornerstone, as a shadow; see `rule_calls.add_rule`."""
+        return self.send(rule_calls.add_rule(rule_set, draft))
+
+    def set_rule_state(
+        self,
+        rule_set: str,
+        rule: str,
+        state: str,
+        *,
+        confirmed: bool = False,
+        reason: str = "",
+        progress: HowFar = lambda _done, _of: None,
+    ) -> Json:
+        """To `active` or `shadow`. Before a rule acts it is replayed; `Conflict` where that speaks against it and it is not `confirmed` with a reason."""
+        call = rule_calls.set_rule_state(rule_set, rule, state, confirmed=confirmed, reason=reason)
+        return self.watch(call, progress)
+
+    def replay_rules(
+        self, rule_set: str, question: Mapping[str, object], *, progress: HowFar = lambda _done, _of: None
+    ) -> Json:
+        """What the rules would have decided on recorded incidents; see `rule_calls.replay_rules`. Nothing is done."""
+        return self.watch(rule_calls.replay_rules(rule_set, question), progress)
+
+    def propose_rules(
+        self, rule_set: str, query: Mapping[str, object], *, progress: HowFar = lambda _done, _of: None
+    ) -> Json:
+        """Rules that follow from recorded faults; see `rule_calls.propose_rules`. Nothing is added."""
+        return self.watch(rule_calls.propose_rules(rule_set, query), progress)
+
+    def remove_rule(self, rule_set: str, rule: str, *, confirmed: bool = False) -> Json:
+        return self.send(rule_calls.remove_rule(rule_set, rule, confirmed=confirmed))
+
+    def rule_versions(self, rule_set: str) -> list[Json]:
+        return self.send(rule_calls.rule_versions(rule_set))
+
+    def rule_diff(self, rule_set: str, old: int, new: int | None = None) -> list[Json]:
+        return self.send(rule_calls.rule_diff(rule_set, old, new))
+
+    def roll_back_rules(self, rule_set: str, version: int) -> Json:
+        return self.send(rule_calls.roll_back_rules(rule_set, version))
+
+    def ask_rules(self, question: Mapping[str, object]) -> Json:
+        """What the rules would say; see `rule_calls.ask_rules`. Nothing is done."""
+        return self.send(rule_calls.ask_rules(question))
+
+    def exlets(self) -> list[Json]:
+        return self.send(exlet_calls.exlets())
+
+    def exlet(self, name: str, version: str | None = None) -> Json:
+        return self.send(exlet_calls.exlet(name, version))
+
+    def put_exlet(self, name: str, text: str, *, type_: str | None = None) -> Json:
+        """Keep an exlet under its name, for rules to conclude."""
+        return self.send(exlet_calls.put_exlet(name, text, type_=type_))
+
+    def watch(self, call: Call[Json], progress: HowFar) -> Json:
+        """Send a call that may take minutes, and be told how far it is. Not repeated when it breaks off."""
+        request = call.request(self._http, self._servers.current, Accept="text/event-stream, application/json")
+        reader = EventReader()
+        try:
+            answer = self._http.send(request, stream=True)
+            try:
+                if not answer.is_success:
+                    answer.read()
+                    raise problem(answer)
+                if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                    answer.read()
+                    return call.read(answer)
+                for one in (one for piece in answer.iter_bytes() for one in reader.feed(piece)):
+                    told = orjson.loads(one.data or b"{}")
+                    if one.name == "progress":
+                        progress(told["incidents"], told["of"])
+                    elif one.name == "problem":
+                        raise problem(httpx.Response(told["status"], content=one.data, request=request))
+                    elif one.name == "answer":
+                        return dict(told)
+            finally:
+                answer.close()
+        except httpx.TransportError as error:
+            self._servers.next()
+            raise Unavailable(f"the answer broke off: {error or type(error).__name__}", outcome_unknown=True) from error
+        raise Unavailable("the server stopped before it was done", outcome_unknown=True)
+
+    @contextmanager
+    def stream(
+        self, call: Call[None], *, last_id: str = "", silence: float = 60.0, hang_up: HangUp | None = None
+    ) -> Iterator[Iterator[StreamEvent]]:
+        """The events of a stream, until it ends. Opened once: who wants to go on after a break opens it again.
+
+        `Unavailable` when it cannot be opened, breaks, or is silent for longer than `silence` seconds. By `hang_up` another
+        thread ends it.
+        """
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+        request = call.request(self._http, self._servers.current, **headers)
+        request.extensions["timeout"] = {**request.extensions["timeout"], "read": silence}
+        try:
+            answer = self._http.send(request, stream=True)
+            try:
+                if not answer.is_success:
+                    answer.read()
+                    raise problem(answer)
+                self._look_at_clock(answer)
+                if hang_up is not None:
+                    hang_up.attach(answer)
+                reader = EventReader(last_id)
+                yield (event for piece in answer.iter_bytes() for event in reader.feed(piece))
+            finally:
+                answer.close()
+        except httpx.TransportError as error:
+            self._servers.next()
+            raise Unavailable(f"the stream broke: {error or type(error).__name__}", outcome_unknown=False) from error

@@ -1,0 +1,42 @@
+"""The calls for incidents, as values; see `calls`."""
+
+from __future__ import annotations
+
+from typing import cast
+from urllib.parse import quote
+
+import httpx
+import orjson
+
+from forestay.client.api.answers import Incident, IncidentPage, IncidentWhole
+from forestay.client.api.calls import Call, Filters, Json, document, query_of
+
+
+def find_incidents(
+    filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
+) -> Call[IncidentPage]:
+    query = query_of(filters or {})
+    query += [(name, str(value)) for name, value in (("limit", limit), ("cursor", cursor)) if value is not None]
+
+    def read(answer: httpx.Response) -> IncidentPage:
+        whole = document(answer)
+        return IncidentPage(cast(list[Incident], whole.get("incidents", [])), whole.get("cursor"))
+
+    return Call("GET", "/v1/incidents", read, query)
+
+
+def launch(name: str, *, exlet: str = "", text: str = "") -> Call[Json]:
+    """Carry out an exlet for an incident: a kept one by its name, or its text in YAML."""
+    place = f"/v1/incidents/{quote(name, safe='')}/exlet"
+    return Call("POST", place, document, body=orjson.dumps({"exlet": exlet, "text": text}))
+
+
+def incident(name: str) -> Call[IncidentWhole]:
+    place = f"/v1/incidents/{quote(name, safe='')}"
+    return Call("GET", place, lambda answer: cast(IncidentWhole, document(answer)))
+
+
+def inbox(*, cause: str | None = None, owner: str | None = None) -> Call[Json]:
+    """What waits for a person, in groups: `groups`, and whether there is `more`."""
+    query = [(name, value) for name, value in (("cause", cause), ("owner", owner)) if value]
+    return Call("GET", "/v1/inbox", document, query)

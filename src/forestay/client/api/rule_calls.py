@@ -1,0 +1,79 @@
+"""The calls for rules, as values; see `calls`. A rule set is named as people write it: `domain/house`, `flow/reads`, `pack/base`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from forestay.client.api.calls import Call, Json, document
+
+
+def _place(rule_set: str, *more: str) -> str:
+    return "/".join(["/v1/rules", *(quote(one, safe="") for one in (*rule_set.split("/", 1), *more))])
+
+
+def _post(path: str, body: Mapping[str, Any]) -> Call[Json]:
+    return Call("POST", path, document, body=orjson.dumps(body))
+
+
+def rule_sets() -> Call[list[Json]]:
+    return Call("GET", "/v1/rules", lambda answer: list(document(answer)["rule_sets"]))
+
+
+def rule_context() -> Call[list[Json]]:
+    """Every field that a condition may ask about."""
+    return Call("GET", "/v1/rules/context", lambda answer: list(document(answer)["fields"]))
+
+
+def rule_set(name: str, version: int | None = None) -> Call[Json]:
+    return Call("GET", _place(name), document, [("version", str(version))] if version is not None else [])
+
+
+def rule(name: str, one: str) -> Call[Json]:
+    return Call("GET", _place(name, "rules", one), lambda answer: dict(document(answer)["rule"]))
+
+
+def add_rule(name: str, draft: Mapping[str, Any]) -> Call[Json]:
+    """Add a rule for its cornerstone: `type`, `task`, `condition`, `conclusion`, `cornerstone`, `context`, `description`, `confirmed`."""
+    return _post(_place(name), draft)
+
+
+def set_rule_state(name: str, one: str, state: str, *, confirmed: bool = False, reason: str = "") -> Call[Json]:
+    """`active` or `shadow`. `confirmed`, with a reason: although the replay speaks against it."""
+    more = {"confirmed": True, "reason": reason} if confirmed else {}
+    return _post(_place(name, "rules", one, "state"), {"state": state, **more})
+
+
+def replay_rules(name: str, question: Mapping[str, Any]) -> Call[Json]:
+    """What the rules would have decided on recorded incidents: `since`, `until`, `version`, `acting`, `promoted`, `rules`, `most`, `show`."""
+    return _post(_place(name, "replay"), question)
+
+
+def propose_rules(name: str, query: Mapping[str, Any]) -> Call[Json]:
+    """Rules that follow from recorded faults: `since`, `until`, `most`."""
+    return Call("GET", _place(name, "proposals"), document, [(key, str(value)) for key, value in query.items()])
+
+
+def remove_rule(name: str, one: str, *, confirmed: bool = False) -> Call[Json]:
+    return Call("DELETE", _place(name, "rules", one), document, [("confirmed", "true")] if confirmed else [])
+
+
+def rule_versions(name: str) -> Call[list[Json]]:
+    return Call("GET", _place(name, "versions"), lambda answer: list(document(answer)["versions"]))
+
+
+def rule_diff(name: str, old: int, new: int | None = None) -> Call[list[Json]]:
+    query = [("old", str(old))] + ([("new", str(new))] if new is not None else [])
+    return Call("GET", _place(name, "diff"), lambda answer: list(document(answer)["changes"]), query)
+
+
+def roll_back_rules(name: str, version: int) -> Call[Json]:
+    return _post(_place(name, "rollback"), {"version": version})
+
+
+def ask_rules(question: Mapping[str, Any]) -> Call[Json]:
+    """What the rules would say: `type`, `task`, `flow`, and a `context` or an `incident`; perhaps one `rule_set` at a `version`."""
+    return _post("/v1/rules/test", question)

@@ -1,0 +1,1 @@
+"""Functions that run as jobs, and their futures."""

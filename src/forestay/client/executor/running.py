@@ -1,0 +1,51 @@
+"""The four ways to submit a job.
+
+Wait for it (`run`), ask for it by its id (`client.submit`, then `client.job`), be told of it (a job's `callback`), or leave it alone
+(`fire`).
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from forestay.client.api.answers import FINAL, WELL, Job, NewJob, SpecificationJson
+from forestay.client.api.forestay_client import ForestayClient
+from forestay.client.api.waiting import wait
+from forestay.client.executor.results import failure_in_words
+from forestay.client.transport.errors import JobFailed
+
+FORGOTTEN = "forestay/forgotten"
+"""The label of jobs that nobody waits for: an alert is raised when one fails."""
+
+
+def run(
+    client: ForestayClient,
+    specification: SpecificationJson,
+    job: NewJob | None = None,
+    *,
+    timeout: float | None = None,
+    key: str | None = None,
+) -> Job:
+    """Submit a job and return when it has ended well.
+
+    `JobFailed` when it ended otherwise; `TimedOut` after `timeout` seconds, and then the job goes on.
+    """
+    (accepted,) = client.submit([job or {}], specification, key=key)
+    ended = wait(client, [accepted["id"]], states=FINAL, timeout=timeout).known[accepted["id"]]
+    if ended["state"] not in WELL:
+        reason = (ended["last"] or {}).get("reason") or ""
+        raise JobFailed(failure_in_words(ended), job=ended["id"], state=ended["state"], reason=reason)
+    return ended
+
+
+def fire(
+    client: ForestayClient, specification: SpecificationJson, job: NewJob | None = None, *, key: str | None = None
+) -> str:
+    """Submit a job that nobody waits for; gives its id all the same.
+
+    If it fails an alert is raised, which is in the keeper's log and before the eyes of whoever looks after the installation.
+    """
+    given: NewJob = job or {}
+    labelled = cast(NewJob, {**given, "labels": {**given.get("labels", {}), FORGOTTEN: "true"}})
+    (accepted,) = client.submit([labelled], specification, key=key)
+    return accepted["id"]

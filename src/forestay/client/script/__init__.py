@@ -1,0 +1,1 @@
+"""Scripts and Temporal workers whose failures are reported and answered."""

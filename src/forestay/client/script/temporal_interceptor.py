@@ -1,0 +1,234 @@
+"""An interceptor for anybody's Temporal workers in Python: what their activities fail of is reported, and what comes back is obeyed.
+
+One line is added to a worker::
+
+    Worker(client, task_queue="orders", workflows=[...], activities=[...], interceptors=[ForestayInterceptor()])
+
+It stands around activities only. Workflows run as before and their histories show nothing new, so it can be added to and taken away from workers whose workflows are under way. A workflow run is a
+case, an activity of it an item. When an activity fails for good (its last attempt, or an error that is not retried) the event is reported with its evidence, and the attempt waits, heart beating,
+while the incident is handled: then the activity is tried again inside the same attempt, completes with a given result, or fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar, cast
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import CancelledError as ActivityCancelled
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ActivityOutboundInterceptor,
+    ExecuteActivityInput,
+    Interceptor,
+)
+
+from forestay.client.api import engine_calls
+from forestay.client.api.async_client import AsyncForestayClient
+from forestay.client.api.engine_calls import NewEvent, ToldIncident
+from forestay.client.api.trial import Patience
+from forestay.client.script.error_evidence import evidence_of_error
+from forestay.client.script.obeying import Complete, Fail, GoOn, Obeying, Remove, Retry, Verdict
+from forestay.client.transport.errors import ClientError, Unavailable
+from forestay.client.transport.settings import find_settings
+
+T = TypeVar("T")
+log = logging.getLogger("forestay.temporal")
+
+POLL = 10.0
+"""Seconds that one question for orders waits at the server."""
+MARGIN = timedelta(seconds=2)
+"""So long before an attempt's time is over it waits no more."""
+
+
+class ForestayInterceptor(Interceptor):
+    """See the module.
+
+    ``after_attempts``: an activity that is retried without end is reported from this attempt on; 0: only failures that are final for Temporal.
+    ``hold``: what no rule answers waits for a person or a new rule, as long as the activity's time allows; otherwise it fails as without Forestay.
+    Without `client` the server and token are found as the command line finds them.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: AsyncForestayClient | None = None,
+        engine: str = "temporal",
+        after_attempts: int = 0,
+        hold: bool = False,
+    ) -> None:
+        self.engine = engine
+        self.after_attempts = after_attempts
+        self.otherwise = "hold" if hold else "go-on"
+        self._client = client
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the name that the SDK gives it
+        return _Reporting(next, self)
+
+    def client(self) -> AsyncForestayClient:
+        """The connection, made when the first activity fails."""
+        if self._client is None:
+            settings = find_settings()
+            self._client = AsyncForestayClient(
+                settings.server.value, settings.token.value, patience=Patience(seconds=10.0)
+            )
+        return self._client
+
+    def is_final(self, error: BaseException, info: activity.Info) -> bool:
+        """Whether Temporal will not try again by itself, or has tried often enough."""
+        if self.after_attempts and info.attempt >= self.after_attempts:
+            return True
+        if isinstance(error, ApplicationError) and error.non_retryable:
+            return True
+        policy = info.retry_policy
+        if policy is None:
+            return False
+        kind = error.type if isinstance(error, ApplicationError) and error.type else type(error).__name__
+        if kind in (policy.non_retryable_error_types or ()):
+            return True
+        return 0 < policy.maximum_attempts <= info.attempt
+
+
+class _Reporting(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, outer: ForestayInterceptor) -> None:  # noqa: A002
+        super().__init__(next)
+        self.outer = outer
+        self.outbound: ActivityOutboundInterceptor | None = None
+
+    def init(self, outbound: ActivityOutboundInterceptor) -> None:
+        self.outbound = outbound
+        super().init(outbound)
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the name that the SDK gives it
+        info = activity.info()
+        assert self.outbound is not None  # noqa: S101 - the SDK calls `init` first
+        beat = Heart(info, self.outbound)
+        tries = 0
+        while True:
+            try:
+                return await super().execute_activity(input)
+            except (asyncio.CancelledError, ActivityCancelled):
+                raise
+            except Exception as error:
+                if not self.outer.is_final(error, info):
+                    raise
+                tries += 1
+                verdict = await _Waiting(self.outer, info, beat).answered(error, tries)
+                if isinstance(verdict, GoOn):
+                    raise
+                if isinstance(verdict, Complete):
+                    return verdict.result
+                if isinstance(verdict, Fail | Remove):
+                    words = verdict.reason or "ordered to fail"
+                    raise ApplicationError(words, type=type(verdict).__name__, non_retryable=True) from error
+                _change(input, verdict)
+                await beat.during(asyncio.sleep(verdict.wait))
+                # What runs in a thread leaves a heartbeat behind that is for its thread alone.
+                self.next.init(self.outbound)
+
+
+class _Waiting:
+    """One failed attempt, until it is known what becomes of it."""
+
+    def __init__(self, outer: ForestayInterceptor, info: activity.Info, beat: Heart) -> None:
+        self.outer, self.info, self.beat = outer, info, beat
+        self.item = f"{info.activity_type}:{info.activity_id}"
+        self.obeying = Obeying(waiting={self.item})
+
+    async def answered(self, error: BaseException, tries: int) -> Verdict:
+        info, engine = self.info, self.outer.engine
+        run = info.workflow_run_id or info.activity_run_id or ""
+        key = f"{info.workflow_id or info.activity_id}/{run}"
+        common = {"case": key, "flow": info.workflow_type or info.activity_type}
+        evidence = evidence_of_error(error, attempt=info.attempt, activity=info.activity_type)
+        labels = {"task_queue": info.task_queue, "namespace": info.namespace}
+        # The case is made known with the first thing that goes wrong in it: workflows themselves are left alone.
+        started = cast(NewEvent, common | {"id": "started", "kind": "case-started"})
+        number = (info.attempt - 1) * 1000 + tries
+        aborted = cast(
+            NewEvent,
+            common
+            | {"id": f"{info.activity_id}:{number}", "kind": "item-aborted", "item": self.item, "attempt": number}
+            | {"evidence": evidence, "labels": labels, "otherwise": self.outer.otherwise},
+        )
+        client = self.outer.client()
+        try:
+            answers = await self.beat.during(client.send(engine_calls.report(engine, [started, aborted])))
+        except ClientError as problem:
+            log.warning("the failure of %s is not reported: %s", self.item, problem)
+            return GoOn(str(problem))
+        answer = answers[-1]
+        if answer["answer"] != "wait" or answer["incident"] is None:
+            return GoOn(answer["words"])
+        return await self._wait(client, answer["case"], answer["incident"])
+
+    async def _wait(self, client: AsyncForestayClient, case: str, incident: str) -> Verdict:
+        while True:
+            left = _left(self.info)
+            if left is not None and left <= 0:
+                return GoOn("the attempt's time is over")
+            poll = POLL if left is None else min(POLL, left)
+            try:
+                told = await self.beat.during(self._obey(client, case, incident, poll))
+            except Unavailable:
+                continue  # it comes back; the attempt's own time says how long that is waited for
+            except ClientError as problem:
+                log.warning("orders for %s cannot be read: %s", self.item, problem)
+                return GoOn(str(problem))
+            verdict = self.obeying.over(self.item, told)
+            if verdict is not None:
+                return verdict
+
+    async def _obey(self, client: AsyncForestayClient, case: str, incident: str, wait: float) -> ToldIncident | None:
+        engine = self.outer.engine
+        found = await client.send(engine_calls.orders(engine, case=case, incidents=[incident], wait=wait))
+        # Other items of the case wait elsewhere, and answer what is ordered of them.
+        mine = [one for one in found.orders if one["item"] in ("", self.item)]
+        for said in self.obeying.take(mine):
+            await client.send(engine_calls.answer_order(engine, said.order, said.outcome, said.detail))
+        if found.orders and not mine:
+            await asyncio.sleep(min(1.0, wait))
+        return found.incidents.get(incident)
+
+
+class Heart:
+    """The heartbeats of an attempt while it waits, where its activity must give them."""
+
+    def __init__(self, info: activity.Info, outbound: ActivityOutboundInterceptor) -> None:
+        self.info, self.outbound = info, outbound
+
+    async def during(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for something."""
+        if self.info.heartbeat_timeout is None:
+            return await work
+        task = asyncio.ensure_future(work)
+        pause = self.info.heartbeat_timeout.total_seconds() / 3
+        try:
+            while True:
+                done, _ = await asyncio.wait({task}, timeout=pause)
+                if done:
+                    return task.result()
+                self.outbound.heartbeat(*self.info.heartbeat_details)
+        finally:
+            task.cancel()
+
+
+def _left(info: activity.Info) -> float | None:
+    """Seconds until the attempt's time is over; ``None``: it has no end."""
+    if info.start_to_close_timeout is None:
+        return None
+    end = info.started_time + info.start_to_close_timeout - MARGIN
+    return (end - datetime.now(UTC)).total_seconds()
+
+
+def _change(given: ExecuteActivityInput, verdict: Retry) -> None:
+    """Other arguments for the next try, where the order has them."""
+    arguments = verdict.data.get("arguments")
+    if isinstance(arguments, list) and len(arguments) == len(given.args):
+        given.args = arguments
+    elif isinstance(arguments, Mapping) and len(given.args) == 1 and isinstance(given.args[0], dict):
+        given.args = [{**given.args[0], **arguments}]

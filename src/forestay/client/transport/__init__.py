@@ -1,0 +1,1 @@
+"""Connections, settings, event streams and errors."""

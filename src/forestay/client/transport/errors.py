@@ -1,0 +1,95 @@
+"""What can go wrong between a program and a Forestay server, one class a thing that a caller does about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+class ClientError(Exception):
+    """Something was not done. The message says what, and what can be done next."""
+
+
+class BadSettings(ClientError):
+    """No server or no token could be found, or one that must not be used."""
+
+
+class Ambiguous(ClientError):
+    """The beginning of a job's id that was given fits several jobs, or none for sure."""
+
+
+class ApiError(ClientError):
+    """The server said no. Carries its problem document."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        title: str = "",
+        problems: Sequence[Mapping[str, object]] = (),
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.title = title
+        self.problems = problems
+        """One entry a bad field."""
+
+
+class BadRequest(ApiError):
+    """The request is wrong (400, 413, 422 and whatever else means so); sending it again cannot help."""
+
+
+class NotAllowed(ApiError):
+    """No or a bad token (401), or one that may not do this (403)."""
+
+
+class NotFound(ApiError):
+    """There is no such thing in this tenant."""
+
+
+class Conflict(ApiError):
+    """The job moved on since it was looked at, or the idempotency key was used for something else."""
+
+
+class WaitsForApproval(ClientError):
+    """It was not done yet: it needs a second person, who is now asked. Nothing more has to be sent."""
+
+    def __init__(self, request: str, words: str) -> None:
+        super().__init__(f"waits for a second person: forestay approve {request}")
+        self.request = request
+        self.words = words
+
+
+class Unavailable(ClientError):
+    """The server or its store did not answer in the time that the caller was ready to wait."""
+
+    def __init__(self, message: str, *, outcome_unknown: bool) -> None:
+        super().__init__(message)
+        self.outcome_unknown = outcome_unknown
+        """True: what was asked for may have been done all the same."""
+
+
+class BadAnswer(ClientError):
+    """What answered does not speak this interface: a proxy, another program, another version."""
+
+
+class JobFailed(ClientError):
+    """A job came to an end that is not a good one. The message says how; its story says why."""
+
+    def __init__(self, message: str, *, job: str, state: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.job = job
+        self.state = state
+        self.reason = reason
+
+
+class RemoteError(JobFailed):
+    """A function raised something that this program has no class for; the message names it."""
+
+
+class ResultUnreachable(ClientError):
+    """The result of a function is in a file that cannot be read from here, or is not the file that was committed."""
+
+
+class TimedOut(ClientError):
+    """What was waited for did not come in time."""

@@ -1,0 +1,1 @@
+"""What Forestay decides, with no clock, disk, network or logging."""

@@ -1,0 +1,32 @@
+"""The folder that belongs to one attempt of a job alone, wherever outputs go.
+
+A pilot reports where it has put the manifest of an attempt. The report is believed only if it names this folder: otherwise a
+pilot could name files of another tenant, and the server would read them for it.
+"""
+
+from __future__ import annotations
+
+from forestay.domain.jobs.job_document import JobDocument, Token
+
+MANIFEST = "manifest.json"
+
+
+def attempt_folder(tenant: str, job: str, token: Token, claim: str) -> str:
+    """The folder of an attempt, below the folder of all outputs."""
+    return f"{tenant}/{job}/{token.generation}.{token.attempt}.{claim[:8]}"
+
+
+def is_own_manifest(path: str, tenant: str, job: str, token: Token, claim: str) -> bool:
+    """Whether a path on a file system or a storage element is that of the attempt's own manifest."""
+    parts = path.split("/")
+    if "\0" in path or any(part in ("", ".", "..") for part in parts[1:]) or parts[0] in (".", ".."):
+        return False
+    return path.endswith(f"/{attempt_folder(tenant, job, token, claim)}/{MANIFEST}")
+
+
+def committed_manifest_is_own(document: JobDocument) -> bool:
+    """Whether the manifest that a job committed is that of the attempt that committed it."""
+    winner = document.winner
+    if winner is None or winner.manifest is None:
+        return False
+    return is_own_manifest(winner.manifest.path, document.tenant, document.id, winner.token, winner.claim)

@@ -1,0 +1,142 @@
+"""The replicas of a logical file, and the order in which they are tried.
+
+Two things tell where a file is: the rules of the elements, which cost nothing, and the document of the file, which has what rules cannot know: replicas
+at other paths, the size and digest, and which replicas failed. A file without a document is where the rules say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from forestay.domain.data.storage_element import StorageElement
+from forestay.domain.jobs.inputs import catalogue_name
+
+MAX_REPLICAS = 50
+BAD_FOR = 3_600_000
+"""Milliseconds for which a replica that failed comes after all others: it may have been mended since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One copy of a file."""
+
+    element: str
+    path: str
+    since: int | None = None
+    """When it was added; None: the rules say that it is there."""
+    bad_since: int | None = None
+    why_bad: str = ""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.element, self.path
+
+    def bad(self, now: int) -> bool:
+        return self.bad_since is not None and now < self.bad_since + BAD_FOR
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalFile:
+    """What is known of a file."""
+
+    name: str
+    """As sources name it: `lfn:NAME`, or `job:ID/PATH` for an output."""
+    size: int | None = None
+    sha256: str | None = None
+    replicas: tuple[Replica, ...] = ()
+
+    def with_replica(self, added: Replica) -> LogicalFile:
+        """One more, or one that is good again."""
+        kept = tuple(one for one in self.replicas if one.place != added.place)
+        return replace(self, replicas=(*kept, added)[-MAX_REPLICAS:])
+
+    def without(self, element: str, path: str | None = None) -> LogicalFile:
+        """Without the copies on an element, or the one at a path of it."""
+        return replace(
+            self,
+            replicas=tuple(one for one in self.replicas if one.element != element or path not in (None, one.path)),
+        )
+
+    def marked(self, element: str, path: str, *, bad: int | None, why: str = "") -> LogicalFile:
+        """With a replica that failed, or that does not any more (`bad` is None)."""
+        known = next((one for one in self.replicas if one.place == (element, path)), Replica(element, path))
+        return self.with_replica(replace(known, bad_since=bad, why_bad=why if bad is not None else ""))
+
+
+class Viewpoint(NamedTuple):
+    """From where a file is wanted."""
+
+    tenant: str
+    site: str = ""
+    element: str = ""
+    """The element that the pilot says it reaches best."""
+
+
+def where(
+    name: str, known: LogicalFile | None, elements: Mapping[str, StorageElement], view: Viewpoint, now: int
+) -> LogicalFile:
+    """Every replica of a file that this tenant may have, the one to be tried first, first.
+
+    First those on the pilot's own element, then on those of its site, then on the others; what failed within the last hour comes last, the longest ago first.
+    """
+    found = known or LogicalFile(name)
+    plain = catalogue_name(name)
+    if plain is not None:
+        for element in elements.values():
+            path = element.path_of(plain)
+            if path is not None and all(one.place != (element.name, path) for one in found.replicas):
+                found = found.with_replica(Replica(element.name, path))
+    return replace(found, replicas=ordered(found.replicas, elements, view, now))
+
+
+def ordered(
+    replicas: Iterable[Replica], elements: Mapping[str, StorageElement], view: Viewpoint, now: int
+) -> tuple[Replica, ...]:
+    """Replicas by what they cost. Those on elements that are not configured any more, or not for this tenant, are left out."""
+    rank = {name: place for place, name in enumerate(elements)}
+    usable = [
+        one
+        for one in replicas
+        if (element := elements.get(one.element)) is not None and element.may_read(view.tenant, one.path)
+    ]
+
+    def cost(one: Replica) -> tuple[bool, int, bool, bool, int]:
+        near = view.site in elements[one.element].sites
+        bad = one.bad(now)
+        return bad, one.bad_since or 0 if bad else 0, one.element != view.element, not near, rank[one.element]
+
+    return tuple(sorted(usable, key=cost))
+
+
+def file_as_plain(file: LogicalFile) -> dict[str, Any]:
+    """How a file's document is stored."""
+    return {
+        "lfn": file.name,
+        "size": file.size,
+        "sha256": file.sha256,
+        "replicas": [
+            {
+                "element": one.element,
+                "pfn": one.path,
+                "since": one.since,
+                "bad_since": one.bad_since,
+                **({"why": one.why_bad} if one.why_bad else {}),
+            }
+            for one in file.replicas
+        ],
+    }
+
+
+def file_from_plain(data: Mapping[str, Any]) -> LogicalFile:
+    replicas: Sequence[Mapping[str, Any]] = data.get("replicas", ())
+    return LogicalFile(
+        data["lfn"],
+        data.get("size"),
+        data.get("sha256"),
+        tuple(
+            Replica(one["element"], one["pfn"], one.get("since"), one.get("bad_since"), one.get("why", ""))
+            for one in replicas
+        ),
+    )

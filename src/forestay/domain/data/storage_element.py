@@ -1,0 +1,136 @@
+"""A storage element: a place that keeps files, how it is reached, and which logical names lie where on it.
+
+The rules are those of the trivial file catalogue of paper P3: an ordered list of expressions; the first that fits the whole logical name gives the
+path. No database is asked, so a file's place can be known anywhere and at any time. Whether the file is there is another question: whoever reads it finds out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from forestay.domain.exceptions.evidence.regex_shape import slowness
+from forestay.domain.jobs.inputs import wrong_name
+
+MAX_ELEMENTS = 100
+MAX_RULES = 100
+MAX_PATH = 1_000
+_PLACE = re.compile(r"\$([1-9])")
+
+
+class Kind(StrEnum):
+    """How files on an element are reached."""
+
+    FILE = "file"
+    HTTP = "http"
+    S3 = "s3"
+    ROOT = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One way to reach an element; it may have several, such as XRootD and HTTP."""
+
+    kind: Kind
+    base: str
+    """A folder, or an address without a slash at its end; a file's path comes after it."""
+
+    def place(self, path: str) -> str:
+        return f"{self.base}/{path}"
+
+
+@dataclass(frozen=True, slots=True)
+class NameRule:
+    """One rule: where the files of these names lie."""
+
+    match: str
+    """An expression that the whole name must fit, without `lfn:`."""
+    to: str
+    """The path on the element; `$1` to `$9` stand for the groups of the expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageElement:
+    """One place that keeps files."""
+
+    name: str
+    doors: tuple[Door, ...]
+    """The one to be taken first, first."""
+    rules: tuple[NameRule, ...] = ()
+    sites: frozenset[str] = frozenset()
+    """The sites that it is near to."""
+    tenants: frozenset[str] = frozenset()
+    """Who may use it; empty: everyone."""
+    outputs: str = ""
+    """The folder on it under which outputs of jobs go; empty: none do."""
+    private: bool = False
+    """Whether it may be on a private network."""
+
+    def serves(self, tenant: str) -> bool:
+        return not self.tenants or tenant in self.tenants
+
+    def may_read(self, tenant: str, path: str) -> bool:
+        """Whether a tenant may have the file at a path: outputs are those of one tenant each, the rest is everyone's who may use the element."""
+        if not self.serves(tenant) or wrong_path(path):
+            return False
+        inside = self.outputs and path.startswith(f"{self.outputs}/")
+        return not inside or path.startswith(f"{self.outputs}/{tenant}/")
+
+    def path_of(self, name: str) -> str | None:
+        """Where a file of this logical name lies by the rules; None where no rule fits."""
+        for rule in self.rules:
+            found = _compiled(rule.match).fullmatch(name)
+            if found is not None:
+                path = _filled(rule.to, found.groups())
+                return None if wrong_path(path) else path
+        return None
+
+    def ways(self, protocol: str = "") -> tuple[Door, ...]:
+        """Its doors; those of a protocol that is preferred come first."""
+        return tuple(sorted(self.doors, key=lambda door: door.kind.value != protocol))
+
+
+def _filled(to: str, groups: tuple[str | None, ...]) -> str:
+    return _PLACE.sub(lambda at: groups[int(at[1]) - 1] or "", to).strip("/")
+
+
+@cache
+def _compiled(expression: str) -> re.Pattern[str]:
+    return re.compile(expression)
+
+
+def wrong_path(path: str) -> str | None:
+    """Why a path is not one of a file on an element."""
+    if len(path) > MAX_PATH:
+        return f"a path has at most {MAX_PATH} characters"
+    return "a path on the element is needed, without . or .. in it" if wrong_name(path) else None
+
+
+def check_rule(rule: NameRule) -> Iterator[str]:
+    """Everything that is wrong with a rule."""
+    if why := slowness(rule.match):
+        yield f"the expression {rule.match!r}: {why}"
+        return
+    groups = _compiled(rule.match).groups
+    wanted = max((int(one) for one in _PLACE.findall(rule.to)), default=0)
+    if wanted > groups:
+        yield f"{rule.to!r} has ${wanted}, and the expression {rule.match!r} has {groups} group(s)"
+
+
+def check_elements(elements: tuple[StorageElement, ...]) -> Iterator[str]:
+    """Everything that is wrong with a domain's elements."""
+    if len(elements) > MAX_ELEMENTS:
+        yield f"there are {len(elements)} storage elements; at most {MAX_ELEMENTS} are possible"
+    names = [element.name for element in elements]
+    for name in sorted({one for one in names if names.count(one) > 1}):
+        yield f"two storage elements are called {name}"
+    for element in elements:
+        if len(element.rules) > MAX_RULES:
+            yield f"{element.name}: at most {MAX_RULES} rules are possible"
+        for rule in element.rules:
+            yield from (f"{element.name}: {why}" for why in check_rule(rule))
+        if element.outputs and wrong_path(element.outputs):
+            yield f"{element.name}: outputs is a folder on the element, without . or .. in it"

@@ -1,0 +1,275 @@
+"""From evidence to a cause: every pattern that matches is a reading, and the readings are weighed against each other.
+
+How they are weighed:
+
+- **Weight first.** A pattern's weight says how near the root of the matter it is. That a task exited with 1 (10) is a consequence; that memory ran out
+  (60) is why; that the kernel says it killed the process for it (90) is proof. Its confidence makes it lighter or heavier.
+- **Earlier before later, among the errors that ended it.** Where several lines point to different causes, the first error is mostly the root and the others
+  follow from it: no space left, then a file that cannot be parsed. So later lines lose a few points. In a Java trace it is the other way round: what stands behind
+  ``Caused by:`` is the root, wherever it stands.
+- **But not what did not stop anything.** A line that only warns, says that something is tried again or is only information counts for much less. So does an error with ordinary output behind it: the program
+  went on. Lines that quote (source in a traceback, the script that ran) do not count at all. When nothing but a warning points anywhere, the answer is ``unknown`` and names it.
+- **Tellers that agree.** When another teller (the batch system, the log, the exit code, a measure) points to the same cause on its own, confidence rises.
+- **Tellers that do not.** When another cause is nearly as strong, confidence falls; when the two are as good as equal, the answer is ``unknown`` and names both. A wrong answer that is sure of
+  itself costs more than none.
+
+The order in which patterns are given does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from forestay.domain.exceptions.causes.cause import Cause, Finding, Retry
+from forestay.domain.exceptions.causes.fault_pattern import MOST_LINES_SHOWN, FaultPattern, Match
+from forestay.domain.exceptions.causes.pattern_index import PatternIndex
+from forestay.domain.exceptions.evidence.evidence import Evidence
+from forestay.domain.exceptions.evidence.line_tone import only_informs, tells_trouble, warns
+from forestay.domain.exceptions.evidence.redaction import redacted
+from forestay.domain.exceptions.evidence.seen import Seen
+
+LATER = 8.0
+"""What the last of several errors loses to the first; one right behind it loses `NEXT`."""
+NEXT = 2.0
+ROOT = 8.0
+"""What a line behind ``Caused by:`` gains."""
+WARNING = 0.2
+"""What is left of the points of a line that warns."""
+LAST, LAST_WARNING = 6, 0.6
+"""The same in the last lines of the log."""
+TOLD = 0.6
+"""The same for a line that is only information."""
+FEW = 4
+"""So many lines of ordinary output behind an error say nothing yet."""
+AGES, OLD = 0.5, 25.0
+"""What an error loses for each such line, and at most."""
+AGREE = 6.0
+EQUAL, NEAR, CLOSE = 3.0, 12.0, 25.0
+"""Up to so many points apart, two causes are equal (no answer), near (less sure), close (a little less sure)."""
+FALLBACK = 20
+"""Patterns up to this weight speak only when no heavier one does."""
+SUREST = 0.99
+MOST_OTHERS = 5
+
+_ROOT = re.compile(r"^\s*(?:Caused by|Root cause|caused by)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    match: Match
+    place: int | None
+    points: float
+    confidence: float
+    warned: bool = False
+    """The line only warns, or says that it is tried again."""
+
+    @property
+    def pattern(self) -> FaultPattern:
+        return self.match.pattern
+
+    @property
+    def strength(self) -> float:
+        return self.points * (0.5 + 0.5 * self.confidence)
+
+    @property
+    def order(self) -> tuple[float, float, str, str]:
+        """The strongest first; names settle what is equal, so that the order of patterns does not."""
+        return (-self.strength, -self.confidence, self.pattern.name, self.pattern.pack)
+
+
+class Classifier:
+    """Patterns made ready to be asked often."""
+
+    def __init__(self, patterns: Iterable[FaultPattern]) -> None:
+        self.patterns = tuple(sorted(patterns, key=lambda one: (one.name, one.pack)))
+        self._index = PatternIndex(self.patterns)
+
+    def classify(self, evidence: Evidence) -> Finding:
+        """What the evidence points to; `unknown` rather than a guess."""
+        seen = Seen(evidence)
+        readings = _weighed(seen, self.matches(seen))
+        if not readings:
+            return _nothing(evidence)
+        groups = _by_cause(readings)
+        best = groups[0]
+        others = tuple(_finding(one.readings[0], seen, one.confidence) for one in groups[1 : 1 + MOST_OTHERS])
+        rivals = (
+            groups[1:]
+            if best.readings[0].points <= FALLBACK
+            else [one for one in groups[1:] if one.readings[0].points > FALLBACK]
+        )
+        apart = best.strength - rivals[0].strength if rivals else 100.0
+        chosen = _finding(best.readings[0], seen, best.confidence)
+        if best.readings[0].warned and chosen.cause is not Cause.UNKNOWN:
+            return _only_warned(chosen, others)
+        if apart < EQUAL and chosen.cause is not Cause.UNKNOWN:
+            return _both(chosen, others)
+        factor = 0.8 if apart < NEAR else 0.93 if apart < CLOSE else 1.0
+        return replace(chosen, confidence=round(min(SUREST, best.confidence * factor), 2), also=others)
+
+    def matches(self, seen: Seen) -> list[Match]:
+        """Every pattern that the evidence shows."""
+        return [match for pattern in self._index.candidates(seen) if (match := pattern.match(seen)) is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """All readings that point to one cause, the strongest first."""
+
+    readings: tuple[_Reading, ...]
+    strength: float
+    confidence: float
+
+
+def _by_cause(readings: Sequence[_Reading]) -> list[_Group]:
+    by_cause: dict[Cause, list[_Reading]] = {}
+    for one in sorted(readings, key=lambda one: one.order):
+        by_cause.setdefault(one.pattern.cause, []).append(one)
+    groups = [_group(ones) for ones in by_cause.values()]
+    return sorted(groups, key=lambda one: (-one.strength, one.readings[0].order))
+
+
+def _group(readings: list[_Reading]) -> _Group:
+    first, *rest = readings
+    heard = first.pattern.when.tellers
+    strength, doubt = first.strength, 1.0 - first.confidence
+    for one in rest:
+        tellers = one.pattern.when.tellers
+        if tellers and not tellers & heard:
+            heard |= tellers
+            strength += AGREE * one.confidence
+            doubt *= 1.0 - 0.5 * one.confidence
+    return _Group(tuple(readings), strength, 1.0 - doubt)
+
+
+def _weighed(seen: Seen, matches: Sequence[Match]) -> list[_Reading]:
+    went_on = _ordinary_behind(seen, matches)
+    readings = [_judged(seen, match, went_on) for match in matches]
+    # Only errors that ended it are put in order: a warning is neither the root of anything nor its consequence.
+    placed = [
+        one.place
+        for one in readings
+        if one.place is not None
+        and one.place < seen.log_lines
+        and one.points > FALLBACK
+        and not went_on[one.place] > FEW
+    ]
+    errors = sorted(set(placed))
+    if len(errors) < 2:
+        return readings
+    first, span = errors[0], errors[-1] - errors[0]
+    return [_put_in_order(seen, one, first, span) for one in readings]
+
+
+def _put_in_order(seen: Seen, one: _Reading, first: int, span: int) -> _Reading:
+    if one.place is None or one.place >= seen.log_lines or one.place <= first:
+        return one
+    if _ROOT.search(seen.lines[one.place]):
+        return replace(one, points=one.points + ROOT)
+    return replace(one, points=one.points - NEXT - (LATER - NEXT) * min(1.0, (one.place - first) / span))
+
+
+def _judged(seen: Seen, match: Match, went_on: Sequence[int]) -> _Reading:
+    pattern = match.pattern
+    if not match.places:
+        return _Reading(match, match.beside[0] if match.beside else None, pattern.weight, pattern.confidence)
+    best = None
+    for place in match.places:
+        points, confidence = float(pattern.weight), pattern.confidence
+        if place < seen.log_lines and went_on[place] > FEW:
+            points, confidence = points - min(OLD, AGES * went_on[place]), confidence * 0.85
+        line = seen.lowered[place]
+        warned = warns(line)
+        if warned and place >= seen.log_lines - LAST:
+            # The last that was said: nothing shows that it went on.
+            points, confidence, warned = points * LAST_WARNING, confidence * 0.7, False
+        elif warned:
+            points, confidence = points * WARNING, confidence * 0.6
+        elif only_informs(line):
+            points, confidence = points * TOLD, confidence * 0.7
+        # Of equals the first line stands.
+        if best is None or points > best.points:
+            best = _Reading(match, place, max(points, 1.0), confidence, warned)
+    assert best is not None  # noqa: S101 - there are places
+    return best
+
+
+def _ordinary_behind(seen: Seen, matches: Sequence[Match]) -> Sequence[int]:
+    """How many lines of ordinary output stand behind each line of the log: behind an error they say that the program went on."""
+    counts = [0] * len(seen.lines)
+    first = min((match.places[0] for match in matches if match.places), default=len(counts))
+    behind = 0
+    for place in range(seen.log_lines - 1, first - 1, -1):
+        counts[place] = behind
+        line = seen.lowered[place]
+        if line and not line[0].isspace() and not seen.quoted >> place & 1 and not tells_trouble(line):
+            behind += 1
+    return counts
+
+
+def _finding(reading: _Reading, seen: Seen, confidence: float) -> Finding:
+    pattern = reading.pattern
+    places = sorted(
+        {
+            *([reading.place] if reading.place is not None else []),
+            *reading.match.beside,
+            *reading.match.places[:MOST_LINES_SHOWN],
+        }
+    )
+    shown = places[:MOST_LINES_SHOWN]
+    if reading.place is not None and reading.place not in shown:
+        shown = [*shown[:-1], reading.place]
+    return Finding(
+        cause=pattern.cause,
+        confidence=round(min(SUREST, confidence), 2),
+        retry=pattern.retry,
+        pattern=pattern.name,
+        lines=tuple(redacted(seen.lines[place].strip()) for place in shown),
+        words=pattern.words,
+        advice=pattern.advice,
+    )
+
+
+def _only_warned(one: Finding, others: tuple[Finding, ...]) -> Finding:
+    return Finding(
+        cause=Cause.UNKNOWN,
+        confidence=0.3,
+        retry=Retry.NO,
+        lines=one.lines,
+        words=f"Nothing says why it failed; a warning points to {one.cause} ({one.pattern}).",
+        advice="Look at the log; a warning did not stop it by itself.",
+        also=(one, *others)[:MOST_OTHERS],
+    )
+
+
+def _both(one: Finding, others: tuple[Finding, ...]) -> Finding:
+    other = others[0]
+    return Finding(
+        cause=Cause.UNKNOWN,
+        confidence=0.4,
+        retry=one.retry if one.retry is other.retry else Retry.NO,
+        lines=(*one.lines, *(line for line in other.lines if line not in one.lines))[:MOST_LINES_SHOWN],
+        words=f"Two things point to different causes: {one.cause} ({one.pattern}) and {other.cause} ({other.pattern}).",
+        advice="Look at the log, and write a pattern that tells them apart.",
+        also=(one, *others)[:MOST_OTHERS],
+    )
+
+
+def _nothing(evidence: Evidence) -> Finding:
+    silent = not evidence.log_tail and not evidence.scheduler_reason
+    failed = bool(evidence.exit_code or evidence.signal)
+    if evidence.exit_code == 0 and not failed:
+        words = "Nothing in the evidence says that it failed."
+    elif silent:
+        words = "It failed without a word: there is no log to read."
+    else:
+        words = "No pattern knows this failure."
+    return Finding(
+        Cause.UNKNOWN,
+        0.2,
+        Retry.NO,
+        words=words,
+        advice="Look at the log; a pattern written from it knows the next one.",
+    )

@@ -1,0 +1,1 @@
+"""What was seen of an attempt that failed."""

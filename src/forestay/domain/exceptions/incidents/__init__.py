@@ -1,0 +1,1 @@
+"""Incidents, their exception types, and what is done where no rule concludes."""

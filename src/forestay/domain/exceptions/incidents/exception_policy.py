@@ -1,0 +1,50 @@
+"""What the house does about an exception for which no rule concludes: nothing, the ladder, a person is asked, or its work is failed.
+
+As in paper P1, section 5, constraints and triggers without a rule are ignored. The other types tell of something that goes wrong by itself; for those
+the house may want more, and says so by its settings. The fault of a job of ours has a policy of its own: `house_policy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+
+
+class HouseCourse(StrEnum):
+    """What is done; the value is the verdict of the house's decision."""
+
+    IGNORE = "ignore"
+    LADDER = "ladder"
+    """The job is sent off again, by the house's ladder."""
+    HOLD = "hold"
+    """The incident waits in the inbox; what it is about goes on as it is."""
+    FAIL = "fail"
+    """The job fails; of an item without a job, the item."""
+
+
+CHOSEN: Mapping[ExceptionType, HouseCourse] = MappingProxyType(
+    {
+        ExceptionType.ABORT: HouseCourse.HOLD,
+        ExceptionType.TIMEOUT: HouseCourse.IGNORE,
+        ExceptionType.RESOURCE_UNAVAILABLE: HouseCourse.HOLD,
+        ExceptionType.CONSTRAINT_VIOLATION: HouseCourse.IGNORE,
+    }
+)
+"""The types for which the house has a choice, and what it chooses unless it is told otherwise. Of a timeout the flow itself says what it means
+(``then: report`` or ``fail``); of a limit that was passed there is an alert beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionPolicy:
+    """The house's choice for each type."""
+
+    courses: Mapping[ExceptionType, HouseCourse] = field(default_factory=lambda: CHOSEN)
+
+    def course(self, kind: ExceptionType) -> HouseCourse:
+        if kind not in CHOSEN:
+            return HouseCourse.IGNORE
+        return self.courses.get(kind, CHOSEN[kind])

@@ -1,0 +1,85 @@
+"""What the house does about a job's fault for which there is no rule: the job's own retry policy, which infrastructure never pays with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, cast
+
+from forestay.domain.exceptions.causes.cause import Finding
+from forestay.domain.exceptions.incidents.ladder import INFRASTRUCTURE, RETRIES, Layer, Ledger, entered, with_told
+from forestay.domain.jobs.claim import MAX_RELEASES, retry_policy
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.domain.jobs.lifecycle import Event, step
+
+SURE = 0.8
+"""With less confidence nobody else's attempt is spared for it."""
+FREE_TRIES = (0, 60, 600, 3600)
+"""Seconds before each further try for which nobody pays."""
+NEVER = 253_402_300_799_000
+"""The end of the year 9999: when a fault is due that waits for a person."""
+
+
+class Course(StrEnum):
+    """What is done."""
+
+    RETRY = "retry"
+    HOLD = "hold"
+    FAIL = "fail"
+
+
+_COURSES = {Event.RETRY: Course.RETRY, Event.GIVE_UP: Course.FAIL, None: Course.HOLD}
+
+
+@dataclass(frozen=True, slots=True)
+class HouseAnswer:
+    """What the house decided."""
+
+    course: Course
+    words: str
+    wait: int = 0
+    """Seconds."""
+    charged: bool = True
+    """Whether the attempt counts against the job's own policy."""
+
+
+def house_answer(document: JobDocument, finding: Finding, free_tries: Sequence[int] = FREE_TRIES) -> HouseAnswer:
+    """Pure: the same fault gives the same answer."""
+    if is_lost(document):
+        return HouseAnswer(Course.HOLD, f"{document.releases} claims were lost; someone should look")
+    ours = finding.cause in INFRASTRUCTURE and finding.confidence >= SURE
+    if ours and document.releases < len(free_tries):
+        said = f"{finding.cause} trouble is not the job's: free try {document.releases + 1} of {len(free_tries)}"
+        return HouseAnswer(Course.RETRY, said, free_tries[document.releases], charged=False)
+    own = retry_policy(document)
+    return HouseAnswer(_COURSES[own.event], own.words, own.wait)
+
+
+def is_lost(document: JobDocument) -> bool:
+    """Whether its claims are lost again and again: nobody knows what became of it, and a person is asked."""
+    return document.last is None or document.releases >= MAX_RELEASES
+
+
+def carried_out(
+    document: JobDocument,
+    answer: HouseAnswer,
+    *,
+    now: int,
+    by: str,
+    cause: str = "unknown",
+    told: Mapping[Layer, int] | None = None,
+) -> JobDocument:
+    """The faulted document after the answer. A try goes into the ledger of all retries, with those that other layers are known to have made."""
+    assert document.state is State.FAULTED  # noqa: S101 - the caller looked
+    if answer.course is Course.HOLD:
+        return document.having(not_before=NEVER, changed=now)
+    if answer.course is Course.FAIL:
+        return step(document, Event.GIVE_UP, now=now, by=by, note=answer.words, not_before=0)
+    spent: dict[str, Any] = (
+        {} if answer.charged else {"faults": max(0, document.faults - 1), "releases": document.releases + 1}
+    )
+    ledger = with_told(Ledger.from_plain(cast("list[list[Any]]", document.extra.get(RETRIES, []))), cause, told or {})
+    spent["extra"] = {**document.extra, RETRIES: entered(ledger, cause).as_plain()}
+    due = now + 1000 * answer.wait
+    return step(document, Event.RETRY, now=now, by=by, note=answer.words, not_before=due, **spent)

@@ -1,0 +1,138 @@
+"""The inbox: what waits for a person, in groups, the dearest first.
+
+The faults of one storm are one group, however many owners they have; all else is grouped by cause, owner and what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from forestay.domain.exceptions.incidents.incident import IncidentState, Standing
+
+SECOND = "second person"
+
+
+class WaitsFor(StrEnum):
+    """Whom, or what."""
+
+    PERSON = "a person"
+    """To look, and to mend it or write a rule."""
+    SECOND_PERSON = "a second person"
+    CANARY = "the first tries"
+    """A storm is on; some are tried first, and nobody has to do anything yet."""
+    GROUP = "a person, for the group"
+    """A storm is on, and what was tried on its first faults has failed."""
+
+
+class Place(NamedTuple):
+    """Which group something belongs to."""
+
+    group: str
+    cause: str
+    owner: str
+    waits: WaitsFor
+
+
+@dataclass(frozen=True, slots=True)
+class InboxGroup:
+    """What waits together."""
+
+    place: Place
+    count: int
+    core_seconds: int
+    """What another run of all of them would cost, as far as it is known."""
+    oldest: str
+    """The id of the one that happened first."""
+    at: int
+    """When that was."""
+    owners: int
+
+    def next_step(self, oldest: Standing | None) -> str:
+        """The command that helps on from here."""
+        place = self.place
+        if place.waits is WaitsFor.SECOND_PERSON:
+            return "forestay approve list"
+        if place.waits is WaitsFor.GROUP:
+            return f"forestay brake try --group '{place.group}' --reason TEXT"
+        about = (oldest.job or oldest.id)[:8] if oldest is not None else "JOB"
+        return "forestay brake" if place.waits is WaitsFor.CANARY else f"forestay explain {about}"
+
+
+class Pile(NamedTuple):
+    """Incidents that stand alike, as a store counts them."""
+
+    state: IncidentState
+    second: bool
+    """A second person is asked."""
+    group: str
+    cause: str
+    owner: str
+    many: int
+    core_seconds: int
+    oldest: str
+    """The id of the one that happened first."""
+    at: int
+    """When that was."""
+
+    @property
+    def place(self) -> Place | None:
+        """Where they are shown; None: they wait for nobody."""
+        if self.state is IncidentState.WAITING and self.group:
+            return Place(self.group, self.cause, "", WaitsFor.CANARY)
+        if self.state is not IncidentState.HELD:
+            return None
+        if self.second:
+            return Place("", self.cause, self.owner, WaitsFor.SECOND_PERSON)
+        if self.group:
+            return Place(self.group, self.cause, "", WaitsFor.GROUP)
+        return Place("", self.cause, self.owner, WaitsFor.PERSON)
+
+
+def asks_second(standing: Standing) -> bool:
+    """Whether a second person is asked. Stores keep the answer beside the standing, and count by it."""
+    return standing.state is IncidentState.HELD and SECOND in standing.note
+
+
+def pile_of(one: Standing) -> Pile:
+    """A pile of one."""
+    return Pile(one.state, asks_second(one), one.group, one.cause, one.owner, 1, one.core_seconds, one.id, one.at)
+
+
+def place_of(standing: Standing) -> Place | None:
+    """Where it is shown; None: it waits for nobody."""
+    return pile_of(standing).place
+
+
+def grouped(piles: Iterable[Pile]) -> list[InboxGroup]:
+    """The groups, the dearest first."""
+    members: dict[Place, list[Pile]] = {}
+    storms: dict[str, Place] = {}
+    for one in piles:
+        place = one.place
+        if place is not None:
+            # A storm is one group, whatever its members wait for at this moment.
+            together = storms.setdefault(place.group, place) if place.group else place
+            members.setdefault(together, []).append(one)
+    groups = [_group(place, ones) for place, ones in members.items()]
+    return sorted(groups, key=lambda one: (-one.core_seconds, -one.count, one.place))
+
+
+def _group(place: Place, piles: list[Pile]) -> InboxGroup:
+    """What waits in one place waits for a person as soon as something of it does; its owner is named if there is but one."""
+    owners = {one.owner for one in piles}
+    first = min(piles, key=lambda one: (one.at, one.oldest))
+    held = any(one.state is IncidentState.HELD for one in piles)
+    return InboxGroup(
+        place._replace(
+            owner=place.owner or (next(iter(owners)) if len(owners) == 1 else ""),
+            waits=WaitsFor.GROUP if place.group and held else place.waits,
+        ),
+        sum(one.many for one in piles),
+        sum(one.core_seconds for one in piles),
+        first.oldest,
+        first.at,
+        len(owners),
+    )

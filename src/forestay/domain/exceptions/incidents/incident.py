@@ -1,0 +1,186 @@
+"""Incidents: an exception with everything it was decided by, kept as it was then; and beside it what was decided and what was done.
+
+An incident, a decision and a step are written once and never changed: whoever repeats something finds what was written first, and acts by it. What
+does change about an incident, where it stands and when it is due, is a small document of its own, which is version-checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from uuid import UUID, uuid5
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+
+_SPACE = UUID("3d0a52fb-63ce-5b0c-9d55-4ba1a2f7a1c0")
+MAX_DOCUMENT = 65_536
+"""Bytes of an incident, a decision or a step as JSON."""
+OWN_ENGINE = "forestay"
+"""The engine of our own flows and jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """One exception. Times are milliseconds since 1970."""
+
+    id: str
+    tenant: str
+    owner: str
+    kind: ExceptionType
+    at: int
+    engine: str = OWN_ENGINE
+    case: str = ""
+    item: str = ""
+    job: str = ""
+    attempt: int = 0
+    event: str = ""
+    """The reporter's own id of what happened."""
+    cause: str = "unknown"
+    flow: str = ""
+    """The version of the case's flow."""
+    parent: str = ""
+    """The incident whose exlet started the case as a worklet."""
+    round: int = 0
+    """The round of the item in which it happened: an answer is not for a later one. 0: for any."""
+    context: Mapping[str, object] = field(default_factory=dict)
+    """Everything else that rules may look at: evidence, case data, the status of every item."""
+
+
+def incident_id(
+    kind: ExceptionType,
+    *,
+    engine: str = OWN_ENGINE,
+    case: str = "",
+    item: str = "",
+    job: str = "",
+    attempt: int = 0,
+    event: str = "",
+) -> str:
+    """The same exception, reported twice, is one incident."""
+    parts = (engine, case, item, job, str(attempt), kind.value, event)
+    # Lengths first, so that no two incidents look the same.
+    return str(uuid5(_SPACE, "".join(f"{len(part)}:{part}" for part in parts)))
+
+
+class IncidentState(StrEnum):
+    """Where an incident stands."""
+
+    OPEN = "open"
+    """Nothing is decided; it is looked at when it is due."""
+    ACTING = "acting"
+    """An exlet is being carried out."""
+    WAITING = "waiting"
+    """Something was done, and it shows later whether it helped: a ladder's wait, a canary."""
+    HELD = "held"
+    """A person is asked."""
+    COMPLETE = "complete"
+    IGNORED = "ignored"
+    """No rule answers, and the house says that nothing is to be done."""
+    FAILED = "failed"
+    """It was given up."""
+
+
+CLOSED = frozenset({IncidentState.COMPLETE, IncidentState.IGNORED, IncidentState.FAILED})
+"""States in which nobody has anything to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where an incident stands; beside it, for searches, some of what the incident itself says."""
+
+    id: str
+    tenant: str
+    owner: str
+    kind: ExceptionType
+    at: int
+    state: IncidentState = IncidentState.OPEN
+    due: int | None = None
+    """When it is to be looked at; ``None``: not by itself."""
+    cause: str = "unknown"
+    flow: str = ""
+    case: str = ""
+    item: str = ""
+    job: str = ""
+    group: str = ""
+    """Incidents of one group are shown as one in the inbox."""
+    n: int = 0
+    """The number of its last decision."""
+    core_seconds: int = 0
+    """What another run of its job would cost, as it was known when it happened. 0: not known, or it has no job."""
+    changed: int = 0
+    note: str = ""
+    """Why it stands there, for people."""
+    extra: Mapping[str, object] = field(default_factory=dict)
+    """Small things that whoever handles it wants to remember: a ladder's ledger, a canary's place."""
+
+    def moved(self, state: IncidentState, *, now: int, due: int | None = None, **changes: object) -> Standing:
+        """The standing after something happened to the incident."""
+        return replace(self, state=state, due=due, changed=now, **changes)  # type: ignore[arg-type]
+
+
+def standing_of(incident: Incident, *, due: int | None = None, group: str = "", core_seconds: int = 0) -> Standing:
+    """Where a new incident stands: open, and due."""
+    return Standing(
+        id=incident.id, tenant=incident.tenant, owner=incident.owner, kind=incident.kind, at=incident.at,
+        due=incident.at if due is None else due, cause=incident.cause, flow=incident.flow, case=incident.case,
+        item=incident.item, job=incident.job, group=group, core_seconds=core_seconds,
+        changed=incident.at,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided on an incident, the first time or later: by a rule, by the house, or by a person."""
+
+    incident: str
+    n: int
+    """From 1."""
+    tenant: str
+    at: int
+    verdict: str
+    by: str
+    """The rule, ``house``, or the person."""
+    exlet: Mapping[str, object] | None = None
+    """Its plain form, as it was then."""
+    shadow: bool = False
+    """It was only recorded."""
+    detail: Mapping[str, object] = field(default_factory=dict)
+    """The path through the rules, what the brakes said, and the like."""
+
+    @property
+    def id(self) -> str:
+        return decision_id(self.incident, self.n)
+
+
+def decision_id(incident: str, n: int) -> str:
+    return f"{incident}:{n}"
+
+
+class StepMark(StrEnum):
+    """Of each step two documents are written: before it acts, and after."""
+
+    BEGUN = "begun"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """That a step of an exlet has begun, or is over, and how. Whoever finds it begun repeats it as it stands here; whoever finds it over does nothing."""
+
+    incident: str
+    n: int
+    step: int
+    mark: StepMark
+    tenant: str
+    at: int
+    action: str
+    detail: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return step_record_id(self.incident, self.n, self.step, self.mark)
+
+
+def step_record_id(incident: str, n: int, step: int, mark: StepMark) -> str:
+    return f"{incident}:{n}:{step}:{mark.value}"

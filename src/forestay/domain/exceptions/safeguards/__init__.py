@@ -1,0 +1,1 @@
+"""Rate limits, storms, canaries, approvals and the audit log."""

@@ -1,0 +1,375 @@
+"""Brakes: what has to let an act through before it is done. `permit` asks all of them.
+
+In this order: the global stop, the second person, the loop depth, the storm's canary, and the tokens of every rate limit. An act that is refused
+is not lost: its fault is due again when the refusal says, or held for a person where only a person can help.
+
+A handler has its tokens in a *purse*: what it leased from the buckets (`rate_limit`). No token, no act. Where the purse lacks tokens the answer is
+`Lacking`; whoever asks leases them and asks again, or is refused because a bucket is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from forestay.domain.exceptions.safeguards.canary import Canary, NotYet, let_through
+from forestay.domain.exceptions.safeguards.rate_limit import DAY, MINUTE, NEVER, SECOND, Empty, Lease, Limit
+from forestay.domain.exceptions.safeguards.second_person import Approval, approved, needed
+from forestay.domain.exceptions.safeguards.storm import MAX_CANARIES, Sign, Storms, with_canary
+
+EVERY_TENANT = ""
+"""The tenant of what is for all tenants."""
+CORE_HOUR = 3600
+"""Core-hours are counted in core-seconds."""
+UNKNOWN_WALL = 3600
+"""Seconds that a run is taken to last when nothing is known of it."""
+
+
+class Brake(StrEnum):
+    """Which brake refused."""
+
+    STOP = "stop"
+    SECOND_PERSON = "second-person"
+    LOOP = "loop"
+    STORM = "storm"
+    CANARY = "canary"
+    """The group's canary failed."""
+    RATE = "rate"
+    CORE_HOURS = "core-hours"
+
+
+class Meter(StrEnum):
+    """What a bucket limits: acts, or the core-seconds that they cost."""
+
+    GLOBAL = "global"
+    """All acts of all tenants."""
+    OWNER = "owner"
+    SITE = "site"
+    RULE = "rule"
+    TENANT_HOURS = "tenant-hours"
+    OWNER_HOURS = "owner-hours"
+
+
+class BucketName(NamedTuple):
+    """One bucket; the tenant of the global one is empty."""
+
+    meter: Meter
+    tenant: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.meter}:{self.tenant}:{self.key}"
+
+
+ALL_ACTS = Limit(2_000, 10 * MINUTE)
+OWNER_ACTS = Limit(500, 10 * MINUTE)
+SITE_ACTS = Limit(1_000, 10 * MINUTE)
+RULE_ACTS = Limit(500, 10 * MINUTE)
+TENANT_HOURS = Limit(10_000 * CORE_HOUR, DAY)
+OWNER_HOURS = Limit(2_000 * CORE_HOUR, DAY)
+
+
+@dataclass(frozen=True, slots=True)
+class BrakePolicy:
+    """The house's limits."""
+
+    all_acts: Limit = ALL_ACTS
+    owner_acts: Limit = OWNER_ACTS
+    site_acts: Limit = SITE_ACTS
+    rule_acts: Limit = RULE_ACTS
+    tenant_hours: Limit = TENANT_HOURS
+    """In any 24 hours, not from midnight to midnight."""
+    owner_hours: Limit = OWNER_HOURS
+    max_depth: int = 8
+    """Acts of rules that follow one from the other."""
+    max_by_rule: int = 5
+    """Acts of one rule on one job."""
+    lasts: int = 30 * SECOND
+    """How long a lease of tokens is good for."""
+    bunch: int = 20
+    """Tokens that are leased at a time."""
+    second_person: bool = True
+    """Whether some acts need a second person; a domain of one person has none."""
+    stopped_wait: int = MINUTE
+    """When to ask again while a stop holds, a canary runs or an approval is missing."""
+
+    def limit(self, meter: Meter) -> Limit:
+        return {
+            Meter.GLOBAL: self.all_acts,
+            Meter.OWNER: self.owner_acts,
+            Meter.SITE: self.site_acts,
+            Meter.RULE: self.rule_acts,
+            Meter.TENANT_HOURS: self.tenant_hours,
+            Meter.OWNER_HOURS: self.owner_hours,
+        }[meter]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A global stop: nothing acts in a tenant, or anywhere."""
+
+    tenant: str
+    """`EVERY_TENANT`: all of them."""
+    by: str
+    why: str
+    at: int
+
+    def as_plain(self) -> dict[str, Any]:
+        return {"tenant": self.tenant, "by": self.by, "why": self.why, "at": self.at}
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> Stop:
+        return cls(data["tenant"], data["by"], data["why"], data["at"])
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The acts that came before on the way to a fault, each on the consequences of the one before."""
+
+    by_rule: int = 0
+    """Acts of the same rule on the same job."""
+    on_job: int = 0
+    """Acts of any rule on the job since a person last touched it."""
+    on_item: int = 0
+    """Acts that made its item, or its case, begin anew."""
+    above: int = 0
+    """The depth at which an exlet launched the case."""
+
+    @property
+    def depth(self) -> int:
+        return self.on_job + self.on_item + self.above
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An act that a rule or the house wants to do."""
+
+    tenant: str
+    owner: str
+    """Of the job."""
+    job: str
+    attempt: int
+    """The one that faulted; with the job it names the act in a canary."""
+    sign: Sign
+    action: str
+    target: str = ""
+    rule: str = ""
+    """Rule set and rule; empty: the house's own retries."""
+    rule_owner: str = ""
+    """Empty: a rule of the domain or of a pack."""
+    core_seconds: int = 0
+    """What the act costs beyond what the job has cost already; see `core_seconds`."""
+    charged: bool = True
+    """Whether the owner's limits pay for it. Infrastructure is never theirs."""
+    chain: Chain = Chain()
+    also: tuple[tuple[str, str], ...] = ()
+    """Further steps of the same exlet, each its action and target: one of them may need a second person too."""
+    decision: str = ""
+    """The digest of the decision, for an approval."""
+    approval: Approval | None = None
+
+    @property
+    def act(self) -> str:
+        return f"{self.job}/{self.attempt}"
+
+
+class Coins(NamedTuple):
+    """What is left of a lease."""
+
+    lease: Lease
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Brakes:
+    """All that the brakes of one tenant know, as one handler sees it."""
+
+    policy: BrakePolicy = BrakePolicy()
+    stops: tuple[Stop, ...] = ()
+    storms: Storms = field(default_factory=Storms)
+    purse: Mapping[BucketName, tuple[Coins, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The act may be done. The brakes are those after it."""
+
+    brakes: Brakes
+    tokens: tuple[tuple[BucketName, int], ...]
+    group: str = ""
+    """The group whose canary let it through: its outcome must be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The act must not be done now."""
+
+    brake: Brake
+    words: str
+    again: int | None
+    """When to ask again; None: it is held until a person has done something."""
+    group: str = ""
+    """The group of the storm, if one is on."""
+
+
+class Lacking(NamedTuple):
+    """The purse has not enough tokens of these buckets."""
+
+    tokens: tuple[tuple[BucketName, int], ...]
+
+
+def passes(brakes: Brakes, request: Request, now: int) -> tuple[Storms, str] | Refused:
+    """Whether all but the rate limits let an act through; the storms after it, and the group whose canary let it."""
+    refused = _stopped(brakes, request, now) or _alone(brakes, request, now) or _looping(brakes, request)
+    return refused if refused is not None else _tried(brakes, request, now)
+
+
+def permit(brakes: Brakes, request: Request, now: int) -> Granted | Refused | Lacking:
+    """Whether an act may be done now, and what it uses up."""
+    passed = passes(brakes, request, now)
+    if isinstance(passed, Refused):
+        return passed
+    storms, group = passed
+    wanted = prices(request)
+    lacking = tuple((name, tokens) for name, tokens in wanted if in_purse(brakes.purse, name, now) < tokens)
+    if lacking:
+        return Lacking(lacking)
+    purse = dict(brakes.purse)
+    for name, tokens in wanted:
+        purse[name] = spend(purse[name], tokens, now)
+    return Granted(replace(brakes, storms=storms, purse=MappingProxyType(purse)), wanted, group)
+
+
+def prices(request: Request) -> tuple[tuple[BucketName, int], ...]:
+    """The tokens that an act costs, bucket by bucket."""
+    tenant = request.tenant
+    wanted = [(BucketName(Meter.GLOBAL, EVERY_TENANT), 1)]
+    if request.charged:
+        wanted.append((BucketName(Meter.OWNER, tenant, request.owner), 1))
+    if request.sign.site:
+        wanted.append((BucketName(Meter.SITE, tenant, request.sign.site), 1))
+    if request.rule:
+        wanted.append((BucketName(Meter.RULE, tenant, request.rule), 1))
+    if request.core_seconds > 0:
+        wanted.append((BucketName(Meter.TENANT_HOURS, tenant), request.core_seconds))
+        if request.charged:
+            wanted.append((BucketName(Meter.OWNER_HOURS, tenant, request.owner), request.core_seconds))
+    return tuple(wanted)
+
+
+def bunch(policy: BrakePolicy, name: BucketName, least: int) -> int:
+    """How many tokens to lease when some are lacking: more than one act needs, and a small part of the whole."""
+    part = policy.limit(name.meter).tokens // 50
+    hours = name.meter in (Meter.TENANT_HOURS, Meter.OWNER_HOURS)
+    return max(least, min(part, policy.bunch * max(1, least)) if hours else min(max(1, part), policy.bunch))
+
+
+def empty(name: BucketName, limit: Limit, found: Empty) -> Refused:
+    """The refusal when a bucket has no more tokens."""
+    whose = {
+        Meter.GLOBAL: "all acts",
+        Meter.OWNER: f"acts on jobs of {name.key}",
+        Meter.SITE: f"acts on site {name.key}",
+        Meter.RULE: f"acts of rule {name.key}",
+        Meter.TENANT_HOURS: "extra core-hours of the tenant",
+        Meter.OWNER_HOURS: f"extra core-hours of {name.key}",
+    }[name.meter]
+    hours = name.meter in (Meter.TENANT_HOURS, Meter.OWNER_HOURS)
+    allowed = f"{limit.tokens // CORE_HOUR:,} in a day" if hours else str(limit)
+    words = f"{whose}: {allowed} are used up"
+    if found.again >= NEVER:
+        words = f"{whose}: this one alone costs more than the {allowed} that are allowed"
+    return Refused(Brake.CORE_HOURS if hours else Brake.RATE, words, None if found.again >= NEVER else found.again)
+
+
+def core_seconds(cpus: int, *, expected: float | None, past: float | None, limit: float | None) -> int:
+    """What another run costs: its cores times the longest that it is known to run; seconds in, core-seconds out.
+
+    `past`: the wall time of an earlier attempt, `expected`: what the job says, `limit`: after which it is killed.
+    """
+    known = [one for one in (expected, past) if one is not None]
+    wall = max(known) if known else limit if limit is not None else UNKNOWN_WALL
+    return max(1, cpus) * max(1, round(wall))
+
+
+def in_purse(purse: Mapping[BucketName, tuple[Coins, ...]], name: BucketName, now: int) -> int:
+    """How many tokens of a bucket can be spent now."""
+    return sum(one.left for one in purse.get(name, ()) if one.lease.until > now)
+
+
+def put_in(brakes: Brakes, name: BucketName, leased: Lease, now: int) -> Brakes:
+    """The brakes with leased tokens in the purse; those that ran out are thrown away."""
+    kept = tuple(one for one in brakes.purse.get(name, ()) if one.left and one.lease.until > now)
+    purse = MappingProxyType({**brakes.purse, name: (*kept, Coins(leased, leased.tokens))})
+    return replace(brakes, purse=purse)
+
+
+def spend(coins: tuple[Coins, ...], tokens: int, now: int) -> tuple[Coins, ...]:
+    """Take tokens from leases that hold, the one that ends first first."""
+    out: list[Coins] = []
+    for one in sorted(coins, key=lambda one: one.lease.until):
+        take = min(tokens, one.left) if one.lease.until > now else 0
+        tokens -= take
+        out.append(Coins(one.lease, one.left - take))
+    return tuple(out)
+
+
+def _stopped(brakes: Brakes, request: Request, now: int) -> Refused | None:
+    for stop in brakes.stops:
+        if stop.tenant in (EVERY_TENANT, request.tenant):
+            where = "everywhere" if stop.tenant == EVERY_TENANT else f"in tenant {stop.tenant}"
+            words = f"{stop.by} has stopped all acts {where}: {stop.why or 'no reason was given'}"
+            return Refused(Brake.STOP, words, now + brakes.policy.stopped_wait)
+    return None
+
+
+def _alone(brakes: Brakes, request: Request, now: int) -> Refused | None:
+    why = why_alone(request)
+    if why is None or not brakes.policy.second_person:
+        return None
+    missing = approved(request.approval, tenant=request.tenant, decision=request.decision, now=now)
+    group = brakes.storms.group_of(request.sign)
+    named = group.id if group is not None else ""
+    return None if missing is None else Refused(Brake.SECOND_PERSON, f"{why}: {missing.words}", None, named)
+
+
+def why_alone(request: Request) -> str | None:
+    """Why one person's rule may not do this alone; None: it may."""
+    steps = ((request.action, request.target), *request.also)
+    owners = {"rule_owner": request.rule_owner, "job_owner": request.owner}
+    return next((why for action, target in steps if (why := needed(action, target, **owners)) is not None), None)
+
+
+def _looping(brakes: Brakes, request: Request) -> Refused | None:
+    policy, chain = brakes.policy, request.chain
+    if request.action == "ladder" and not request.also:
+        # A ladder counts its own tries, on the job's document, and comes to its end by itself.
+        chain = replace(chain, by_rule=0, on_job=0)
+    if request.rule and chain.by_rule >= policy.max_by_rule:
+        words = f"rule {request.rule} has acted {chain.by_rule} times on this job; {policy.max_by_rule} are allowed"
+        return Refused(Brake.LOOP, words, None)
+    if chain.depth >= policy.max_depth:
+        words = f"{chain.depth} acts led here one after the other; {policy.max_depth} are allowed"
+        return Refused(Brake.LOOP, words, None)
+    return None
+
+
+def _tried(brakes: Brakes, request: Request, now: int) -> tuple[Storms, str] | Refused:
+    storms = brakes.storms
+    group = storms.group_of(request.sign)
+    if group is None:
+        return storms, ""
+    about = f"a storm is on ({group.key}, {group.faults:,} faults)"
+    known = group.canaries.get(request.rule)
+    if known is None and len(group.canaries) >= MAX_CANARIES:
+        return Refused(Brake.CANARY, f"{about}: {MAX_CANARIES} rules were tried; a person has to look", None, group.id)
+    canary = let_through(known or Canary(), request.act)
+    if isinstance(canary, NotYet):
+        again = None if canary.held else now + brakes.policy.stopped_wait
+        return Refused(Brake.CANARY if canary.held else Brake.STORM, f"{about}: {canary.words}", again, group.id)
+    if canary is known:
+        return storms, group.id
+    return with_canary(storms, group.id, request.rule, canary), group.id

@@ -1,0 +1,126 @@
+"""Many acts asked for at once: which may be done, and which tokens have to be leased for them, decided on one reading of everything.
+
+What is planned counts only when all that it leases is written. Nothing is leased that no act of the batch needs, but for a small bunch beside it: a token
+that is leased and not spent is out of its bucket for a whole window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from forestay.domain.exceptions.safeguards.brakes import (
+    Brake,
+    BrakePolicy,
+    Brakes,
+    BucketName,
+    Granted,
+    Refused,
+    Request,
+    bunch,
+    empty,
+    in_purse,
+    passes,
+    prices,
+)
+from forestay.domain.exceptions.safeguards.rate_limit import NEVER, Bucket, Empty, Lease, lease, pass_time
+from forestay.domain.exceptions.safeguards.storm import Storms
+
+TOGETHER = 20
+"""Acts on a storm's group that are asked for again at the same time."""
+LONGEST = 10
+"""Waits after which even the last of a group is asked for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a batch of requests comes to."""
+
+    answers: tuple[Granted | Refused, ...]
+    storms: Storms
+    needs: Mapping[BucketName, int]
+    """The tokens that those granted spend."""
+    leases: Mapping[BucketName, tuple[Bucket, Lease]]
+    """What has to be leased for them, with the bucket after it."""
+
+
+@dataclass(slots=True)
+class _Purchase:
+    """The tokens of a batch, while it is planned."""
+
+    brakes: Brakes
+    buckets: Mapping[BucketName, Bucket]
+    now: int
+    needs: dict[BucketName, int] = field(default_factory=dict)
+    queued: dict[BucketName, int] = field(default_factory=dict)
+    """Tokens that those refused so far would have needed: whoever comes later waits longer."""
+
+    def take(self, request: Request) -> Refused | None:
+        wanted = prices(request)
+        for name, tokens in wanted:
+            least = self.needs.get(name, 0) + tokens - in_purse(self.brakes.purse, name, self.now)
+            if least > 0 and isinstance(found := self._lease(name, least, least), Empty):
+                return self._line_up(name, tokens, found)
+        for name, tokens in wanted:
+            self.needs[name] = self.needs.get(name, 0) + tokens
+        return None
+
+    def leases(self, name_of: Mapping[BucketName, str]) -> dict[BucketName, tuple[Bucket, Lease]]:
+        made: dict[BucketName, tuple[Bucket, Lease]] = {}
+        for name, tokens in self.needs.items():
+            least = tokens - in_purse(self.brakes.purse, name, self.now)
+            if least <= 0:
+                continue
+            taken = self._lease(name, bunch(self.brakes.policy, name, least), least, name_of[name])
+            assert not isinstance(taken, Empty)  # noqa: S101 - it was looked at when the request was let through
+            made[name] = taken
+        return made
+
+    def _lease(self, name: BucketName, wanted: int, least: int, called: str = "") -> tuple[Bucket, Lease] | Empty:
+        bucket, lasts = self.buckets[name], self.brakes.policy.lasts
+        return lease(bucket, name=called, wanted=wanted, least=least, now=self.now, lasts=lasts)
+
+    def _line_up(self, name: BucketName, tokens: int, found: Empty) -> Refused:
+        limit, before = self.buckets[name].limit, self.queued.get(name, 0)
+        if tokens > limit.tokens:
+            return empty(name, limit, replace(found, again=NEVER))
+        if found.again >= NEVER:  # with those of this batch before it, more than there are in a window
+            found = replace(found, again=pass_time(self.buckets[name], self.now).latest + limit.window)
+        self.queued[name] = before + tokens
+        later = before // max(1, limit.tokens) * limit.window
+        return empty(name, limit, replace(found, again=found.again + later))
+
+
+def plan(
+    brakes: Brakes,
+    buckets: Mapping[BucketName, Bucket],
+    requests: Sequence[Request],
+    now: int,
+    lease_names: Mapping[BucketName, str],
+) -> Plan:
+    """Decide on the requests in their order. The buckets are those of all their prices, under the limits that hold; the names, for a lease of each."""
+    purchase = _Purchase(brakes, buckets, now)
+    waiting: dict[str, int] = {}
+    answers: list[Granted | Refused] = []
+    for request in requests:
+        passed = passes(brakes, request, now)
+        if isinstance(passed, Refused):
+            answers.append(_spread(passed, waiting, brakes.policy))
+            continue
+        storms, group = passed
+        refused = purchase.take(request)
+        if refused is not None:
+            answers.append(replace(refused, group=group))
+            continue
+        brakes = replace(brakes, storms=storms)
+        answers.append(Granted(brakes, prices(request), group))
+    return Plan(tuple(answers), brakes.storms, purchase.needs, purchase.leases(lease_names))
+
+
+def _spread(refused: Refused, waiting: dict[str, int], policy: BrakePolicy) -> Refused:
+    """While one of a group is tried the others need not all ask every minute."""
+    if refused.again is None or refused.brake is not Brake.STORM:
+        return refused
+    place = waiting.get(refused.group, 0)
+    waiting[refused.group] = place + 1
+    return replace(refused, again=refused.again + min(LONGEST - 1, place // TOGETHER) * policy.stopped_wait)

@@ -1,0 +1,299 @@
+"""Storms: many faults of one cause, or on one site or host, within a window, against what is usual.
+
+While a storm is on, its faults are one *group*: no act on a single one of them is let through but by the group's canary (`canary`).
+
+Faults are counted by signs (cause, site, host) in slices of the window. A cause that explains a storm is asked before a site, and a site before
+a host; faults that belong to an open group are counted for that group alone. So a storm has one group, however many hosts it goes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from forestay.domain.exceptions.incidents.ladder import INFRASTRUCTURE
+from forestay.domain.exceptions.safeguards.canary import Canary
+from forestay.domain.exceptions.safeguards.rate_limit import DAY, MINUTE
+
+SLICES = 10
+"""A window is counted in so many slices; a fault is forgotten a window, and at most one slice, after it came."""
+MAX_SIGNS = 2_000
+"""Signs that are told apart in one slice; further ones are counted without their host, then without their site."""
+MAX_GROUPS = 200
+_RARE = 0.001
+"""Faults in a window on average, below which nothing is remembered."""
+MAX_BATCHES = 256
+"""Batches of faults whose names are kept: more than can be written by others between a write and its repeat."""
+MAX_CANARIES = 50
+"""Rules that are tried on one group."""
+
+
+class Sign(NamedTuple):
+    """By what faults are alike."""
+
+    cause: str
+    site: str = ""
+    host: str = ""
+
+
+def sign_of(cause: str, *, owner: str, site: str = "", host: str = "") -> Sign:
+    """The sign of a fault. What is somebody's own fault is alike only among theirs: one owner's storm must not hold another's jobs."""
+    return Sign(cause if cause in INFRASTRUCTURE or not owner else f"{cause} of {owner}", site, host)
+
+
+class Trait(StrEnum):
+    """What the faults of a storm share; in this order it is looked for."""
+
+    CAUSE = "cause"
+    SITE = "site"
+    HOST = "host"
+
+
+_PLACE = {trait: place for place, trait in enumerate(Trait)}
+
+
+class GroupKey(NamedTuple):
+    """Which faults a group has: all with this cause, on this site or on this host."""
+
+    trait: Trait
+    value: str
+
+    def has(self, sign: Sign) -> bool:
+        return self.value == sign[_PLACE[self.trait]]
+
+    def __str__(self) -> str:
+        return f"{self.trait} {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class StormPolicy:
+    """When it is a storm."""
+
+    window: int = 5 * MINUTE
+    least: int = 50
+    """Fewer faults than this in a window are never a storm."""
+    factor: int = 5
+    """So many times the usual number of faults in a window."""
+    memory: int = DAY
+    """How far back goes what is usual."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The faults of one storm, and what was tried on them."""
+
+    id: str
+    key: GroupKey
+    opened: int
+    faults: int = 0
+    """How many have come since it was opened, and those that opened it."""
+    last: int = 0
+    """When a fault came, or someone asked to act on one."""
+    canaries: Mapping[str, Canary] = field(default_factory=lambda: MappingProxyType({}))
+    """What was tried, by the rule that tries it. Another rule begins with one again."""
+
+    @property
+    def held(self) -> bool:
+        """Whether it waits for a person: everything that was tried has failed."""
+        return bool(self.canaries) and all(one.held for one in self.canaries.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Storms:
+    """The faults of one tenant as they come, and the groups that are open."""
+
+    policy: StormPolicy = StormPolicy()
+    slices: Mapping[int, Mapping[Sign, int]] = field(default_factory=lambda: MappingProxyType({}))
+    usual: Mapping[GroupKey, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Faults in a window, on average."""
+    averaged: int = 0
+    """The slice up to which `usual` knows."""
+    groups: tuple[Group, ...] = ()
+    """The oldest first."""
+    latest: int = 0
+    counted: tuple[str, ...] = ()
+    """The names of the batches that were counted last, the newest last: a batch that is sent again is not counted again."""
+
+    def group_of(self, sign: Sign) -> Group | None:
+        """The group that a fault belongs to, if its storm is on."""
+        return next((one for one in self.groups if one.key.has(sign)), None)
+
+
+def notice(storms: Storms, signs: Iterable[Sign], now: int, *, batch: str = "") -> Storms:
+    """Count faults, and open a group where a storm has begun. Each fault is given once, before anyone asks to act on it.
+
+    ``batch`` names these faults together: whoever does not know whether they were counted counts them again under the same name, which changes nothing if they were.
+    """
+    if batch and batch in storms.counted:
+        return storms
+    storms = pass_time(storms, now)
+    place = storms.latest // _slice(storms.policy)
+    current = dict(storms.slices.get(place, {}))
+    joined: dict[str, int] = {}
+    for sign in signs:
+        group = storms.group_of(sign)
+        if group is not None:
+            joined[group.id] = joined.get(group.id, 0) + 1
+        known = _known_as(current, sign)
+        current[known] = current.get(known, 0) + 1
+    groups = tuple(
+        replace(one, faults=one.faults + joined[one.id], last=storms.latest) if one.id in joined else one
+        for one in storms.groups
+    )
+    counted = MappingProxyType({**storms.slices, place: MappingProxyType(current)})
+    batches = (*storms.counted, batch)[-MAX_BATCHES:] if batch else storms.counted
+    return _open_groups(replace(storms, slices=counted, groups=groups, counted=batches))
+
+
+def pass_time(storms: Storms, now: int) -> Storms:
+    """The storms at a later time: old faults are forgotten, and groups whose storm is over are closed."""
+    now = max(now, storms.latest)
+    policy = storms.policy
+    place = now // _slice(policy)
+    storms = _average(replace(storms, latest=now), place)
+    slices = {at: signs for at, signs in storms.slices.items() if at >= place - SLICES}
+    storms = replace(storms, slices=MappingProxyType(slices))
+    counts = _counts(storms, covered=True)
+    groups = tuple(one for one in storms.groups if not _over(storms, one, counts.get(one.key, 0)))
+    return replace(storms, groups=groups)
+
+
+def with_canary(storms: Storms, group: str, rule: str, canary: Canary) -> Storms:
+    """The storms with what came of a try; nothing changes if the group is closed by now."""
+    groups = tuple(
+        replace(one, canaries=MappingProxyType({**one.canaries, rule: canary}), last=storms.latest)
+        if one.id == group
+        else one
+        for one in storms.groups
+    )
+    return replace(storms, groups=groups)
+
+
+def threshold(storms: Storms, key: GroupKey) -> int:
+    """How many faults in a window are a storm."""
+    policy = storms.policy
+    return max(policy.least, int(policy.factor * storms.usual.get(key, 0.0)))
+
+
+def _slice(policy: StormPolicy) -> int:
+    return max(1, policy.window // SLICES)
+
+
+def _known_as(current: Mapping[Sign, int], sign: Sign) -> Sign:
+    """The sign under which a fault is counted: with fewer traits when there are too many signs."""
+    if sign in current or len(current) < MAX_SIGNS // 2:
+        return sign
+    coarse = sign._replace(host="")
+    return coarse if coarse in current or len(current) < MAX_SIGNS else Sign(sign.cause)
+
+
+def _keys(sign: Sign) -> Sequence[GroupKey]:
+    return [GroupKey(trait, value) for trait, value in zip(Trait, sign, strict=True) if value]
+
+
+def _counts(storms: Storms, *, covered: bool) -> dict[GroupKey, int]:
+    """How many faults of the window there are for each key; `covered`: those that belong to a group too."""
+    counts: dict[GroupKey, int] = {}
+    for signs in storms.slices.values():
+        for sign, count in signs.items():
+            if not covered and storms.group_of(sign) is not None:
+                continue
+            for key in _keys(sign):
+                counts[key] = counts.get(key, 0) + count
+    return counts
+
+
+def _open_groups(storms: Storms) -> Storms:
+    """Open a group for what is a storm by now, and go on with the faults that it does not have."""
+    for trait in Trait:
+        while len(storms.groups) < MAX_GROUPS:
+            counts = _counts(storms, covered=False)
+            keys = [key for key in counts if key.trait is trait and counts[key] >= threshold(storms, key)]
+            if not keys:
+                break
+            key = max(keys, key=lambda one: (counts[one], one.value))
+            group = Group(f"{key.trait}:{key.value}@{storms.latest}", key, storms.latest, counts[key], storms.latest)
+            storms = replace(storms, groups=(*storms.groups, group))
+    return storms
+
+
+def _over(storms: Storms, group: Group, count: int) -> bool:
+    """Whether a storm is over: few faults, and nothing of its group is being tried or waits for a person."""
+    calm = count < threshold(storms, group.key) / 2
+    tried = [one for one in group.canaries.values() if not one.open_to_all]
+    if not calm or any(one.held or one.pending for one in tried):
+        return False
+    # With a canary half-way and nobody asking, all members were dealt with otherwise.
+    return (bool(group.canaries) and not tried) or storms.latest - group.last >= storms.policy.window
+
+
+def _average(storms: Storms, place: int) -> Storms:
+    """Let what is usual move towards what came in the slices that have ended. A storm is not usual, unless it is mended as a matter of course."""
+    if place <= storms.averaged:
+        return storms
+    policy = storms.policy
+    weight = min(1.0, _slice(policy) / max(1, policy.memory))
+    usual = dict(storms.usual)
+    begun = storms.averaged or min(storms.slices, default=place)
+    ended = [at for at in storms.slices if begun <= at < place]
+    gone = place - begun
+    for key in usual:
+        usual[key] *= (1 - weight) ** gone
+    for at in ended:
+        for sign, count in storms.slices[at].items():
+            group = storms.group_of(sign)
+            if group is None or any(one.open_to_all for one in group.canaries.values()):
+                for key in _keys(sign):
+                    usual[key] = usual.get(key, 0.0) + weight * count * SLICES
+    if len(usual) > MAX_SIGNS or min(usual.values(), default=1.0) < _RARE:
+        often = sorted(usual.items(), key=lambda one: -one[1])[:MAX_SIGNS]
+        usual = {key: value for key, value in often if value >= _RARE}
+    return replace(storms, usual=MappingProxyType(usual), averaged=place)
+
+
+def as_plain(storms: Storms) -> dict[str, Any]:
+    """Storms as they are stored; the policy is the reader's own."""
+    return {
+        "slices": {str(at): [[*sign, count] for sign, count in signs.items()] for at, signs in storms.slices.items()},
+        "usual": [[key.trait.value, key.value, value] for key, value in storms.usual.items()],
+        "averaged": storms.averaged,
+        "latest": storms.latest,
+        "counted": list(storms.counted),
+        "groups": [
+            {
+                "id": one.id,
+                "key": [one.key.trait.value, one.key.value],
+                "opened": one.opened,
+                "faults": one.faults,
+                "last": one.last,
+                "canaries": {rule: canary.as_plain() for rule, canary in one.canaries.items()},
+            }
+            for one in storms.groups
+        ],
+    }
+
+
+def from_plain(data: Mapping[str, Any], policy: StormPolicy) -> Storms:
+    slices = {
+        int(at): MappingProxyType({Sign(*names): count for *names, count in signs})
+        for at, signs in data["slices"].items()
+    }
+    usual = {GroupKey(Trait(trait), value): average for trait, value, average in data["usual"]}
+    groups = tuple(
+        Group(
+            one["id"],
+            GroupKey(Trait(one["key"][0]), one["key"][1]),
+            one["opened"],
+            one["faults"],
+            one["last"],
+            MappingProxyType({rule: Canary.from_plain(canary) for rule, canary in one["canaries"].items()}),
+        )
+        for one in data["groups"]
+    )
+    counted = tuple(data.get("counted", ()))  # releases before this field did not write it
+    return Storms(
+        policy, MappingProxyType(slices), MappingProxyType(usual), data["averaged"], groups, data["latest"], counted
+    )

@@ -1,0 +1,365 @@
+"""What is wrong with an exlet: everything at once, each with the step it is about.
+
+The rules are those of the worklet service of paper P1, and for the job patterns of paper P0 their like. A good exlet ends: nothing that it suspended stays
+so, unless its last step keeps it for a person.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping
+
+from forestay.domain.exceptions.incidents.exception_type import EXECUTING, ExceptionType
+from forestay.domain.exlets.exlet import MAX_STEPS, Exlet, Step, aimed
+from forestay.domain.exlets.job_stages import PATTERNS, why_not
+from forestay.domain.exlets.primitive import (
+    INSIDE,
+    JOB_PATTERNS,
+    MAX_FACTOR,
+    MAX_MAPPINGS,
+    MAX_RECIPIENTS,
+    MAX_SIZE,
+    MAX_TEXT,
+    MAX_WAIT,
+    MAX_WORKLETS,
+    RESENDING,
+    STEERING,
+    Action,
+    Amount,
+    AvoidHost,
+    ClimbLadder,
+    Compensate,
+    FreeSpace,
+    Hold,
+    Need,
+    Notify,
+    Primitive,
+    ReserveSpace,
+    Restage,
+    Restaging,
+    Resubmission,
+    Resubmit,
+    Select,
+    Steer,
+    Target,
+    Worklet,
+    target_of,
+    worklets_of,
+)
+from forestay.domain.flows.definition.expression import BadExpression, template_references
+from forestay.domain.flows.definition.finding import Finding, Place
+from forestay.domain.flows.execution.scope import size_of
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_WORD = re.compile(r"[A-Za-z0-9_.:@/+-]{0,200}")
+ITEM_ONLY = frozenset({Action.RESTART, Action.FORCE_COMPLETE, Action.FORCE_FAIL})
+ENDING = frozenset({Action.REMOVE, Action.FORCE_COMPLETE, Action.FORCE_FAIL})
+"""After one of these there is nothing left to be done to its target."""
+RESENDABLE = EXECUTING | {ExceptionType.TIMEOUT, ExceptionType.RESOURCE_UNAVAILABLE}
+"""The types whose job can be sent off again, or elsewhere."""
+ANYWHERE = frozenset({Action.NOTIFY})
+OF_JOBS = frozenset({ExceptionType.ABORT, ExceptionType.CONSTRAINT_VIOLATION})
+"""Exceptions that are about a job wherever there is one: a step without a target is checked as one of the job."""
+REFERENCES = frozenset({"params", "tasks", "incident", "case"})
+"""What the data of a worklet may refer to."""
+MAX_GIVEN = 16_384
+
+
+def check_exlet(
+    exlet: Exlet,
+    kind: ExceptionType | None = None,
+    *,
+    worklets: Container[str] | None = None,
+    ladders: Container[str] | None = None,
+) -> list[Finding]:
+    """Everything that is wrong with an exlet.
+
+    ``kind``: the type of exception that it is to answer; without one, only what is wrong for every type is said. ``worklets`` and ``ladders``: those that
+    exist; without them any name is taken to be one.
+    """
+    exlet = aimed(exlet, at_job=kind in OF_JOBS)
+    findings = list(_check_frame(exlet))
+    for place, step in enumerate(exlet.steps):
+        at: Place = ("steps", place)
+        findings += [Finding((*at, *inner), message) for inner, message in _check_arguments(step.do)]
+        for inner, worklet in enumerate(worklets_of(step.do)):
+            if worklets is not None and worklet.flow not in worklets:
+                findings.append(Finding((*at, "worklets", inner), f"there is no worklet {worklet.flow!r}"))
+        if (
+            isinstance(step.do, ClimbLadder)
+            and step.do.ladder
+            and ladders is not None
+            and step.do.ladder not in ladders
+        ):
+            findings.append(Finding((*at, "ladder"), f"there is no ladder {step.do.ladder!r}"))
+        if kind is not None:
+            findings += [Finding(at, message) for message in _check_kind(step, kind)]
+    findings += _check_order(exlet.steps)
+    return findings
+
+
+def _check_frame(exlet: Exlet) -> Iterator[Finding]:
+    if not NAME.fullmatch(exlet.name):
+        yield Finding(
+            ("name",), "a name has up to 64 letters, digits, '_', '-' and '.', and begins with a letter or '_'"
+        )
+    if len(exlet.description) > MAX_TEXT:
+        yield Finding(("description",), f"it is longer than {MAX_TEXT} characters")
+    if not exlet.steps:
+        yield Finding(("steps",), "it does nothing; an exlet has at least one step")
+    if len(exlet.steps) > MAX_STEPS:
+        yield Finding(("steps",), f"it has {len(exlet.steps)} steps; at most {MAX_STEPS} are possible")
+
+
+# The arguments of one primitive
+
+_Wrong = Iterator[tuple[Place, str]]
+
+
+def _check_arguments(do: Primitive) -> _Wrong:
+    match do:
+        case Steer(action, target):
+            if action not in STEERING:
+                yield ("action",), f"{action} is not done to a target"
+            elif action in ITEM_ONLY and target not in (Target.ITEM, Target.JOB):
+                yield ("target",), f"{action} is for an item, not for {_words(target)}"
+        case Compensate(given):
+            if not given:
+                yield ("worklets",), "no worklet is named"
+            if len(given) > MAX_WORKLETS:
+                yield ("worklets",), f"{len(given)} worklets at once; at most {MAX_WORKLETS} are possible"
+            yield from _check_worklets(given)
+        case Select(worklet):
+            yield from _check_worklet(worklet, ("worklet",))
+            if worklet.take:
+                yield ("worklet", "take"), "what a selected worklet gives back are the outputs of its task"
+        case Restage():
+            yield from _check_restage(do)
+        case FreeSpace(size):
+            yield from _within("size", size, 1, MAX_SIZE, "bytes")
+        case ReserveSpace(size, seconds):
+            yield from _within("size", size, 1, MAX_SIZE, "bytes")
+            yield from _within("seconds", seconds, 1, MAX_WAIT, "seconds")
+        case Resubmit():
+            yield from _check_resubmit(do)
+        case ClimbLadder(ladder):
+            if ladder and not NAME.fullmatch(ladder):
+                yield ("ladder",), "this is no name of a ladder"
+        case Notify(text, to):
+            if not text.strip() or len(text) > MAX_TEXT:
+                yield ("text",), f"a text of 1 to {MAX_TEXT} characters is needed"
+            if len(to) > MAX_RECIPIENTS:
+                yield ("to",), f"at most {MAX_RECIPIENTS} can be told at once"
+            for place, one in enumerate(to):
+                if not one or not _WORD.fullmatch(one):
+                    yield ("to", place), "this is nobody's name or address"
+        case AvoidHost(seconds, _):
+            yield from _within("seconds", seconds, 1, MAX_WAIT, "seconds")
+        case Hold(target, reason):
+            if target in (Target.ALL_CASES, Target.ANCESTORS):
+                yield ("target",), f"a person is asked about a job, an item or a case, not about {_words(target)}"
+            if len(reason) > MAX_TEXT:
+                yield ("reason",), f"it is longer than {MAX_TEXT} characters"
+
+
+def _check_worklets(given: tuple[Worklet, ...]) -> _Wrong:
+    taken: dict[str, int] = {}
+    for place, worklet in enumerate(given):
+        yield from _check_worklet(worklet, ("worklets", place))
+        for name in worklet.take:
+            if name in taken:
+                yield ("worklets", place, "take", name), f"worklet {taken[name]} gives it back too; only one can"
+            taken.setdefault(name, place)
+
+
+def _check_worklet(worklet: Worklet, at: Place) -> _Wrong:
+    if not worklet.flow or not _WORD.fullmatch(worklet.flow):
+        yield (*at, "flow"), "the version of a stored flow is needed"
+    if len(worklet.give) + len(worklet.take) > MAX_MAPPINGS:
+        yield at, f"at most {MAX_MAPPINGS} values can be mapped"
+    if size_of(worklet.give) > MAX_GIVEN:
+        yield (*at, "give"), f"it is larger than {MAX_GIVEN} bytes"
+    for name, value in worklet.give.items():
+        for text in _texts(value):
+            try:
+                paths = list(template_references(text))
+            except BadExpression as wrong:
+                yield (*at, "give", name), str(wrong)
+                continue
+            for path in paths:
+                if path[0] not in REFERENCES:
+                    known = ", ".join(sorted(REFERENCES))
+                    yield (*at, "give", name), f"${{{'.'.join(path)}}} begins with none of {known}"
+    for name, output in worklet.take.items():
+        if not NAME.fullmatch(name) or not NAME.fullmatch(output):
+            yield (*at, "take", name), "a parameter of the case and the name of an output are needed"
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+
+
+def _check_restage(do: Restage) -> _Wrong:
+    changed = {"protocol": do.protocol or None, "buffer": do.buffer, "timeout": do.timeout}
+    given = [name for name, value in changed.items() if value is not None]
+    if do.how is Restaging.CHANGED and not given:
+        yield ("how",), "nothing is changed; one of protocol, buffer and timeout is needed"
+    if do.how is not Restaging.CHANGED and given:
+        yield ("how",), f"{', '.join(given)} can only be given with 'changed'"
+    if do.place and do.how is not Restaging.OTHER_TARGET:
+        yield ("place",), "a place can only be given with 'other-target'"
+    if not _WORD.fullmatch(do.protocol) or not _WORD.fullmatch(do.place):
+        yield (), "a protocol and a place are short words"
+    if do.buffer is not None:
+        yield from _within("buffer", do.buffer, 512, 1 << 30, "bytes")
+    if do.timeout is not None:
+        yield from _within("timeout", do.timeout, 1, MAX_WAIT, "seconds")
+
+
+def _check_resubmit(do: Resubmit) -> _Wrong:
+    yield from _within("wait", do.wait, 0, MAX_WAIT, "seconds")
+    if do.how is Resubmission.CHANGED and not do.needs:
+        yield ("needs",), "nothing is changed; say which need, and how"
+    if do.how is Resubmission.SAME and do.needs:
+        yield ("needs",), "needs can only be changed with 'changed' or 'other-domain'"
+    if do.domain and do.how is not Resubmission.OTHER_DOMAIN:
+        yield ("domain",), "a domain can only be given with 'other-domain'"
+    if not _WORD.fullmatch(do.domain):
+        yield ("domain",), "this is no name of a domain"
+    for name, need in do.needs.items():
+        yield from _check_need(name, need)
+
+
+def _check_need(name: Amount, need: Need) -> _Wrong:
+    at: Place = ("needs", name.value)
+    if (need.factor is None) == (need.to is None):
+        yield at, "either a factor or an amount is needed"
+    if need.factor is not None and not 1 < need.factor <= MAX_FACTOR:
+        yield (*at, "factor"), f"a factor is above 1 and at most {MAX_FACTOR}"
+    if need.factor is not None and need.at_most is None:
+        yield at, "a factor needs 'at_most', else it grows without end"
+    for field, value in (("to", need.to), ("at_most", need.at_most)):
+        if value is not None and not 1 <= value <= MAX_SIZE:
+            yield (*at, field), f"it is from 1 to {MAX_SIZE}"
+    if need.to is not None and need.at_most is not None and need.to > need.at_most:
+        yield at, "it is to become more than 'at_most'"
+
+
+def _within(name: str, value: int, least: int, most: int, unit: str) -> _Wrong:
+    if not least <= value <= most:
+        yield (name,), f"it is from {least} to {most} {unit}"
+
+
+# What an exception of a type allows
+
+
+def _check_kind(step: Step, kind: ExceptionType) -> Iterator[str]:
+    action, target = step.action, target_of(step.do)
+    if kind is ExceptionType.SELECTION:
+        if action is not Action.SELECT:
+            yield f"{action} is no selection; for a task that is bound late an exlet is one 'select'"
+        return
+    if action in ANYWHERE:
+        return
+    if kind.of_case and (action in JOB_PATTERNS or target in (Target.JOB, Target.ITEM)):
+        yield f"{kind} is about a case as a whole; {action} is for an item or its job"
+    if kind is ExceptionType.CASE_POST and action is not Action.COMPENSATE:
+        yield f"{kind}: the case is complete; only compensate is possible, not {action}"
+    if kind is ExceptionType.ITEM_POST and not (
+        action is Action.COMPENSATE
+        or (
+            action in (Action.SUSPEND, Action.CONTINUE, Action.REMOVE, Action.HOLD)
+            and target not in (Target.ITEM, Target.JOB)
+        )
+    ):
+        yield f"{kind}: the item is complete; compensate is possible, or suspend, continue and remove of more than the item"
+    if action is Action.RESTART and kind not in EXECUTING:
+        allowed = ", ".join(sorted(EXECUTING))
+        yield f"restart is for an item that executes ({allowed}); {kind} is none of them"
+    if action in JOB_PATTERNS and not kind.of_case and kind not in RESENDABLE:
+        yield f"{action} is for a job that was sent off; with {kind} there is none"
+    if action is Action.SELECT:
+        yield from _select_kind(kind)
+
+
+def _select_kind(kind: ExceptionType) -> Iterator[str]:
+    if kind.of_case:
+        yield "select is for the place of an item"
+
+
+# What may follow what
+
+
+def _check_order(steps: tuple[Step, ...]) -> Iterator[Finding]:
+    suspended: dict[Target, int] = {}
+    ended: dict[Target, int] = {}
+    resent: int | None = None
+    pattern: Action | None = None
+    seen: list[Primitive] = []
+    last = len(steps) - 1
+    for place, step in enumerate(steps):
+        at: Place = ("steps", place)
+        action, target = step.action, target_of(step.do)
+        if step.do in seen:
+            yield Finding(at, f"step {seen.index(step.do)} does exactly this already")
+        seen.append(step.do)
+        if action is Action.SELECT and len(steps) > 1:
+            yield Finding(at, "select does not mix with other steps")
+        if action is Action.HOLD and place != last:
+            yield Finding(at, "hold is the last step: what comes after is up to a person")
+        over = next((one for one in ended if target in INSIDE[one]), None)
+        if over is not None:
+            yield Finding(at, f"nothing is left to be done to {_words(target)} after step {ended[over]}")
+        if any(worklet.take for worklet in worklets_of(step.do)) and any(Target.CASE in INSIDE[one] for one in ended):
+            yield Finding(at, "the case is over by then; nothing can be given back to it")
+        if action in RESENDING:
+            if resent is not None:
+                yield Finding(at, f"step {resent} sends the work off already")
+            resent = place
+        if action in PATTERNS and target in (Target.JOB, None):
+            if words := why_not(action, pattern):
+                yield Finding(at, words)
+            pattern = action
+        holding = [one for one in suspended if target is not None and target in INSIDE[one]]
+        if action is Action.RESTART and holding:
+            yield Finding(at, f"it is suspended since step {suspended[holding[0]]}; continue it first")
+        if action in (Action.RESUBMIT, Action.LADDER) and Target.JOB in holding:
+            yield Finding(at, f"the job is suspended since step {suspended[Target.JOB]}; continue it first")
+        if target is None:
+            continue
+        if action is Action.SUSPEND:
+            if target in suspended:
+                yield Finding(at, f"{_words(target)} is suspended since step {suspended[target]}")
+            suspended.setdefault(target, place)
+        elif action is Action.CONTINUE:
+            if suspended.pop(target, None) is None:
+                yield Finding(
+                    at, f"{_words(target)} was not suspended by an earlier step; continue touches nothing else"
+                )
+        elif action in ENDING or action is Action.ROLLBACK:
+            ended.setdefault(target, place)
+            for one in INSIDE[target] & suspended.keys():
+                del suspended[one]
+    if steps and steps[last].action is Action.HOLD:
+        return
+    for target, place in suspended.items():
+        words = f"{_words(target)} stays suspended at the end; continue or remove it, or end with 'hold'"
+        yield Finding(("steps", place), words)
+
+
+def _words(target: Target | None) -> str:
+    names = {
+        Target.JOB: "the job",
+        Target.ITEM: "the item",
+        Target.CASE: "the case",
+        Target.ANCESTORS: "the ancestors",
+        Target.ALL_CASES: "all cases",
+    }
+    return names[target] if target is not None else "it"

@@ -1,0 +1,237 @@
+"""What must hold in a whole process before it is run: names that exist, links that join up, handlers where they belong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from forestay.domain.flows.bpel.process import (
+    Activity,
+    Assign,
+    Compensate,
+    CompensateScope,
+    Correlation,
+    FlowActivity,
+    ForEach,
+    Invoke,
+    OnMessage,
+    Pick,
+    Process,
+    Receive,
+    RepeatUntil,
+    Reply,
+    Rethrow,
+    Scope,
+    Throw,
+    Validate,
+    While,
+    every,
+    inside,
+)
+from forestay.domain.flows.bpel.report import Entry, Fate
+
+
+def check_process(process: Process) -> Iterator[Entry]:
+    """Everything that is wrong, as entries of the report."""
+    yield from _start(process)
+    yield from _Walk().look(process.scope, _Known())
+
+
+def _wrong(line: int, construct: str, note: str) -> Entry:
+    return Entry(line, construct, Fate.REFUSED, note)
+
+
+def _start(process: Process) -> Iterator[Entry]:
+    begins = [
+        one for one in every(process.scope) if (isinstance(one, Receive) and one.create) or (isinstance(one, Pick) and one.create)
+    ]  # fmt: skip
+    if not begins:
+        yield _wrong(
+            process.scope.std.line, "process", "nothing creates an instance: no receive or pick has createInstance"
+        )
+    sets = [{one.set for one in _joined(begin)} for begin in begins]
+    if len(begins) > 1 and any(not one or one != sets[0] for one in sets):
+        yield _wrong(begins[1].std.line, "process", "activities that create one instance share a correlation set with initiate=\"join\"")  # fmt: skip
+
+
+def _joined(activity: Activity) -> Iterator[Correlation]:
+    if isinstance(activity, Receive):
+        yield from activity.correlations
+    elif isinstance(activity, Pick):
+        for one in activity.messages:
+            yield from one.correlations
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    variables: frozenset[str] = frozenset()
+    partners: frozenset[str] = frozenset()
+    sets: frozenset[str] = frozenset()
+    links: frozenset[str] = frozenset()
+    """Those of the flows around; a loop hides them."""
+    faulted: bool = False
+    """Inside a fault handler."""
+    compensable: frozenset[str] | None = None
+    """Inside a fault, compensation or termination handler: the scopes that it may compensate."""
+
+
+class _Walk:
+    def look(self, activity: Activity, known: _Known) -> Iterator[Entry]:
+        for link in (*(one.link for one in activity.std.sources), *activity.std.targets):
+            if link not in known.links:
+                yield _wrong(
+                    activity.std.line,
+                    "link",
+                    f"{link}: no flow around has it, or it would cross a loop or a handler's edge",
+                )
+        if isinstance(activity, Scope):
+            yield from self.scope(activity, known)
+            return
+        yield from self.names(activity, known)
+        inner = known
+        match activity:
+            case FlowActivity():
+                yield from self.flow(activity)
+                inner = replace(known, links=known.links | set(activity.links))
+            case While() | RepeatUntil():
+                inner = replace(known, links=frozenset())
+            case ForEach():
+                inner = replace(known, links=frozenset(), variables=known.variables | {activity.counter})
+            case Rethrow() if not known.faulted:
+                yield _wrong(activity.std.line, "rethrow", "it may only stand in a fault handler")
+            case Compensate() if known.compensable is None:
+                yield _wrong(
+                    activity.std.line,
+                    "compensate",
+                    "it may only stand in a handler of faults, compensation or termination",
+                )
+            case CompensateScope():
+                if known.compensable is None:
+                    yield _wrong(activity.std.line, "compensateScope", "it may only stand in a handler of faults, compensation or termination")  # fmt: skip
+                elif activity.target not in known.compensable:
+                    yield _wrong(activity.std.line, "compensateScope", f"there is no scope {activity.target} right inside the scope that is handled")  # fmt: skip
+            case _:
+                pass
+        for one in inside(activity):
+            yield from self.look(one, inner)
+
+    def scope(self, scope: Scope, known: _Known) -> Iterator[Entry]:
+        own = replace(
+            known,
+            variables=known.variables | {one.name for one in scope.variables},
+            partners=known.partners | {one.name for one in scope.partners},
+            sets=known.sets | {one.name for one in scope.sets},
+        )
+        yield from self.look(scope.inner, own)
+        named = frozenset(_named(scope))
+        handling = replace(own, compensable=named)
+        for one in scope.catches:
+            seen = handling.variables | ({one.variable} if one.variable else set())
+            yield from self.look(one.inner, replace(handling, faulted=True, variables=seen))
+        if scope.catch_all is not None:
+            yield from self.look(scope.catch_all, replace(handling, faulted=True))
+        for handler in (scope.compensation, scope.termination):
+            if handler is not None:
+                yield from self.look(handler, replace(handling, links=frozenset(), faulted=False))
+        events = replace(own, links=frozenset())
+        for event in scope.messages:
+            seen = events.variables | ({event.variable} if event.variable else set())
+            seen |= {one.variable for one in event.from_parts}
+            sets = (
+                events.sets | {one.name for one in event.inner.sets} if isinstance(event.inner, Scope) else events.sets
+            )
+            yield from self.message(event, replace(events, variables=seen, sets=sets), "onEvent")
+            yield from self.look(event.inner, replace(events, variables=seen))
+        for alarm in scope.alarms:
+            yield from self.look(alarm.inner, events)
+
+    def flow(self, flow: FlowActivity) -> Iterator[Entry]:
+        leaving: dict[str, list[Activity]] = {one: [] for one in flow.links}
+        arriving: dict[str, list[Activity]] = {one: [] for one in flow.links}
+        for one in every(flow):
+            for source in one.std.sources:
+                leaving.get(source.link, []).append(one)
+            for target in one.std.targets:
+                arriving.get(target, []).append(one)
+        for link in flow.links:
+            if len(leaving[link]) != 1 or len(arriving[link]) != 1:
+                yield _wrong(flow.std.line, "link", f"{link} leaves one activity and arrives at one")
+        yield from self.circles(flow, leaving, arriving)
+
+    @staticmethod
+    def circles(
+        flow: FlowActivity, leaving: dict[str, list[Activity]], arriving: dict[str, list[Activity]]
+    ) -> Iterator[Entry]:
+        after: dict[int, set[int]] = {}
+        above: dict[int, int] = {}
+        for one in every(flow):
+            for inner in inside(one):
+                above[id(inner)] = id(one)
+        for link in flow.links:
+            for one in leaving[link]:
+                for other in arriving[link]:
+                    after.setdefault(id(one), set()).add(id(other))
+        for start in list(after):
+            seen: set[int] = set()
+            waiting = list(after[start])
+            while waiting:
+                one_id = waiting.pop()
+                if one_id in seen:
+                    continue
+                seen.add(one_id)
+                waiting += after.get(one_id, set())
+            if start in seen:
+                yield _wrong(flow.std.line, "link", "links run in a circle")
+                return
+
+    def names(self, activity: Activity, known: _Known) -> Iterator[Entry]:
+        line = activity.std.line
+        match activity:
+            case Receive() | Reply():
+                yield from self.message(activity, known, type(activity).__name__.lower())
+            case Invoke():
+                yield from self.message(activity, known, "invoke")
+            case Pick():
+                for one in activity.messages:
+                    yield from self.message(one, known, "onMessage")
+            case Throw(variable=variable) if variable:
+                yield from self.variable(variable, known, line, "throw")
+            case Validate(variables=variables):
+                for name in variables:
+                    yield from self.variable(name, known, line, "validate")
+            case Assign(copies=copies):
+                for copy in copies:
+                    for name in (copy.from_.variable, copy.to.variable):
+                        if name:
+                            yield from self.variable(name, known, copy.to.line, "copy")
+            case _:
+                pass
+
+    def message(self, one: Receive | Reply | Invoke | OnMessage, known: _Known, construct: str) -> Iterator[Entry]:
+        line = one.line if isinstance(one, OnMessage) else one.std.line
+        if one.partner not in known.partners:
+            yield _wrong(line, construct, f"there is no partner link {one.partner}")
+        names = [one.input, one.output] if isinstance(one, Invoke) else [one.variable]
+        parts = [*getattr(one, "to_parts", ()), *getattr(one, "from_parts", ())]
+        for name in (*names, *(part.variable for part in parts)):
+            if name:
+                yield from self.variable(name, known, line, construct)
+        for correlation in one.correlations:
+            if correlation.set not in known.sets:
+                yield _wrong(line, construct, f"there is no correlation set {correlation.set}")
+
+    @staticmethod
+    def variable(name: str, known: _Known, line: int, construct: str) -> Iterator[Entry]:
+        if name not in known.variables:
+            yield _wrong(line, construct, f"there is no variable {name}")
+
+
+def _named(scope: Scope) -> Iterator[str]:
+    """The names of the scopes right inside a scope."""
+    waiting: list[Activity] = [scope.inner]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Scope):
+            yield one.std.name
+        else:
+            waiting += inside(one)

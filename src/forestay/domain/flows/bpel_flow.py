@@ -1,0 +1,123 @@
+"""A flow written as a WS-BPEL process: the process, its job definitions and its mapping are what a case is pinned to and what it carries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from forestay.domain.flows.bpel.process import Pick, Process, Receive, every
+from forestay.domain.flows.bpel.reading import read_process
+from forestay.domain.flows.bpel.services import Services, read_services
+from forestay.domain.flows.jsdl.job import item_name
+from forestay.domain.flows.xml_tree import Element, as_plain, from_plain
+
+LANGUAGE = 1
+MAX_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BpelFlow:
+    """A process with what it needs."""
+
+    root: Element
+    wsdls: tuple[Element, ...] = ()
+    jobs: Mapping[str, Element] = field(default_factory=dict)
+    """Job definitions by the name that messages use."""
+    services: Services = field(default_factory=Services)
+    description: str = ""
+
+    @property
+    def name(self) -> str:
+        return item_name(self.root.get("name")).replace("-", "_")
+
+    @property
+    def params(self) -> Mapping[str, object]:
+        """The message that a case begins with, by its parts."""
+        return {"message": {}}
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def version(self) -> str:
+        """The hash of everything that it has."""
+        return hashlib.sha256(json.dumps(self.as_plain(), sort_keys=True).encode()).hexdigest()
+
+    def as_plain(self) -> dict[str, Any]:
+        return {
+            "forestay": LANGUAGE,
+            "name": self.name,
+            "bpel": as_plain(self.root),
+            "wsdl": [as_plain(one) for one in self.wsdls],
+            "jobs": {name: as_plain(one) for name, one in self.jobs.items()},
+            "services": dict(self.services.plain),
+        }
+
+    def process(self) -> Process:
+        """The process; it was read before, so that nothing in it is refused."""
+        found = read_process(self.root, self.wsdls).process
+        if found is None:
+            raise ValueError("the process was refused")
+        return found
+
+
+def is_bpel(plain: Mapping[str, Any]) -> bool:
+    """Whether a flow's plain form is that of a process."""
+    return "bpel" in plain
+
+
+def bpel_from_plain(plain: Mapping[str, Any]) -> BpelFlow:
+    return BpelFlow(
+        from_plain(plain["bpel"]),
+        tuple(from_plain(one) for one in plain.get("wsdl", ())),
+        {name: from_plain(one) for name, one in plain.get("jobs", {}).items()},
+        read_services(plain.get("services") or None),
+    )
+
+
+def message_from_plain(plain: object) -> dict[str, Element]:
+    """A message by its parts: each an element in its plain form, or a text. `ValueError` for anything else."""
+    if not isinstance(plain, Mapping):
+        raise ValueError("a message is a record of its parts")  # noqa: TRY004 - one error for whatever is wrong
+    parts: dict[str, Element] = {}
+    for name, one in plain.items():
+        if isinstance(one, str | int | float):
+            parts[name] = Element(name, {}, [str(one)] if one != "" else [])
+        elif isinstance(one, list) and _is_element(one, 0):
+            parts[name] = from_plain(one)
+        else:
+            raise ValueError(f"part {name[:100]} is no text and no element in its plain form")
+    return parts
+
+
+def _is_element(plain: object, depth: int) -> bool:
+    if not isinstance(plain, list) or len(plain) != 5 or depth > MAX_DEPTH:
+        return False
+    tag, attributes, line, spaces, inner = plain
+    return (
+        isinstance(tag, str)
+        and bool(tag)
+        and _texts(attributes)
+        and isinstance(line, int)
+        and (spaces is None or _texts(spaces))
+        and isinstance(inner, list)
+        and all(isinstance(one, str) or _is_element(one, depth + 1) for one in inner)
+    )
+
+
+def _texts(plain: object) -> bool:
+    return isinstance(plain, dict) and all(isinstance(one, str) for pair in plain.items() for one in pair)
+
+
+def first_message(process: Process) -> tuple[str, str]:
+    """The partner link and the operation that begin an instance."""
+    for one in every(process.scope):
+        if isinstance(one, Receive) and one.create:
+            return one.partner, one.operation
+        if isinstance(one, Pick) and one.create:
+            return one.messages[0].partner, one.messages[0].operation
+    return "", ""

@@ -1,0 +1,1 @@
+"""What a flow is, and whether it is well formed."""

@@ -1,0 +1,120 @@
+"""A flow: a directed graph of tasks, known by the digest of its content.
+
+Edges are of three kinds. Dependency: a task names those it comes ``after``. Data: a task refers to a value or an output of another, and comes
+after it for that. Control: a condition on a task, the branches of a choice, the rounds of a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from forestay.domain.flows.definition.flow_pattern import (
+    Branch,
+    ChoicePattern,
+    Dimension,
+    JobPattern,
+    LoopPattern,
+    Pattern,
+)
+
+
+class WhenFailed(StrEnum):
+    """What a task's failure means for its case."""
+
+    FAIL = "fail"
+    """The case fails: it is stopped and compensated."""
+    HOLD = "hold"
+    """The item stays faulted until a rule or a person says what to do."""
+    IGNORE = "ignore"
+    """The tasks after it go on."""
+
+
+class OnFailure(StrEnum):
+    """What becomes of the rest of a case that fails, before it is compensated."""
+
+    STOP = "stop"
+    """Nothing new begins; what runs may end."""
+    CANCEL = "cancel"
+    """What runs is cancelled."""
+    GO_ON = "go-on"
+    """Everything that does not come after the failed task is still done."""
+
+
+class Late(StrEnum):
+    """What happens at a deadline."""
+
+    FAIL = "fail"
+    REPORT = "report"
+    """It is reported, for a rule to answer; nothing else changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Seconds from the beginning of an item or a case."""
+
+    seconds: int
+    then: Late = Late.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class Compensation:
+    """What undoes a task that ended well; for a scatter, once for each element that did."""
+
+    job: JobPattern
+    tries: int = 3
+    """How often it is run before it is held for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A node of the flow."""
+
+    name: str
+    pattern: Pattern
+    after: tuple[str, ...] = ()
+    when: str = ""
+    """A condition; the task is skipped when it does not hold."""
+    scatter: tuple[Dimension, ...] = ()
+    tolerate: int = 0
+    """So many elements of a scatter may fail."""
+    compensation: Compensation | None = None
+    deadline: Deadline | None = None
+    when_failed: WhenFailed = WhenFailed.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The specification of cases."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    params: Mapping[str, object] = field(default_factory=dict)
+    """Parameters and their defaults; ``None``: the case must give one."""
+    outputs: Mapping[str, object] = field(default_factory=dict)
+    deadline: Deadline | None = None
+    on_failure: OnFailure = OnFailure.STOP
+    flows: Mapping[str, Flow] = field(default_factory=dict)
+    """Sub-flows by the name that tasks use."""
+
+
+def bodies(pattern: Pattern) -> tuple[Branch, ...]:
+    """The blocks of tasks inside a task: a loop's body, a choice's branches."""
+    if isinstance(pattern, LoopPattern):
+        return (Branch("", pattern.tasks),)
+    if isinstance(pattern, ChoicePattern):
+        otherwise = (Branch(OTHERWISE, pattern.otherwise),) if pattern.otherwise else ()
+        return pattern.branches + otherwise
+    return ()
+
+
+OTHERWISE = "otherwise"
+
+
+def all_tasks(tasks: tuple[Task, ...]) -> Iterator[Task]:
+    """Every task, those inside loops and choices too, in the order of the document."""
+    for task in tasks:
+        yield task
+        for body in bodies(task.pattern):
+            yield from all_tasks(body.tasks)

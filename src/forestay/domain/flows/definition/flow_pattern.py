@@ -1,0 +1,172 @@
+"""What a task can be: a job, a sub-flow, a place for a worklet, a merge, a loop, a choice; and what it is scattered over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from forestay.domain.jobs.inputs import Staging
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import Effects, RetryPolicy
+
+if TYPE_CHECKING:
+    from forestay.domain.flows.definition.flow import Task
+
+
+@dataclass(frozen=True, slots=True)
+class JobPattern:
+    """One job, or one for each element of a scatter. The fields are those of a job's specification and mean the same.
+
+    Texts may hold references. Those to a scatter's own variables stay in the specification as ``{name}``, filled in for each job from its
+    parameters; all others are filled in when the item begins.
+    """
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    resources: Resources = field(default_factory=Resources)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """The name of a file in the job's folder, and where it comes from: an address, or the output of a task."""
+    staging: Staging = Staging.PARALLEL
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    """The name by which other tasks refer to an output, and the pattern of its files."""
+    result: str = ""
+    """A file of JSON among the outputs whose content is the task's result, for conditions and references; small."""
+    effects: Effects = Effects.INTERNAL
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    expected_runtime: int | None = None
+    priority: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    wait: bool = True
+    """False: fire and forget. The item has ended well when its jobs are accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubflowPattern:
+    """Another flow, run as a case of its own: one kept in this flow by name, or any by its version."""
+
+    flow: str
+    params: Mapping[str, object] = field(default_factory=dict)
+    domain: str = ""
+    """Where it may run: in this domain alone, in a peer by its name, or, with ``any``, wherever it is expected to end first."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkletPattern:
+    """A place where a flow is bound when the item begins, by whoever answers for the place."""
+
+    place: str
+    params: Mapping[str, object] = field(default_factory=dict)
+    default: str = ""
+    """The flow to run when nobody does: one kept in this flow by name, or any by its version."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergePattern:
+    """Gathers values of tasks before it under its own name. It runs nothing."""
+
+    values: Mapping[str, object]
+
+
+class AtMaximum(StrEnum):
+    """What becomes of a loop whose condition is not met after the last round it may take."""
+
+    FAIL = "fail"
+    GO_ON = "go-on"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPattern:
+    """Tasks that are run again and again. ``while`` is asked before a round, ``until`` after it."""
+
+    tasks: tuple[Task, ...]
+    maximum: int
+    while_: str = ""
+    until: str = ""
+    at_maximum: AtMaximum = AtMaximum.FAIL
+    outputs: Mapping[str, object] = field(default_factory=dict)
+    """Values of the last round, for the tasks after the loop."""
+
+
+class Take(StrEnum):
+    """Which branches of a choice are taken."""
+
+    ALL = "all"
+    """Every branch whose condition holds, side by side."""
+    FIRST = "first"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Tasks that run if a condition holds; without one, if no other branch does."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    when: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoicePattern:
+    """Branches of which some are taken."""
+
+    branches: tuple[Branch, ...]
+    otherwise: tuple[Task, ...] = ()
+    take: Take = Take.ALL
+    outputs: Mapping[str, object] = field(default_factory=dict)
+
+
+Pattern = JobPattern | SubflowPattern | WorkletPattern | MergePattern | LoopPattern | ChoicePattern
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """The members of a list: written down, or a reference to one."""
+
+    values: tuple[object, ...] | str
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOf:
+    """The whole numbers from the first up to, not including, the end; each may be a reference."""
+
+    first: int | str
+    end: int | str
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FilesOf:
+    """The files that match a pattern when the item begins, in the order of their names."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinesOf:
+    """The lines of a file; for lists too long to be carried in a case."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOf:
+    """Files as they appear: each adds an element, until one of the ends is reached."""
+
+    pattern: str
+    until_file: str = ""
+    """A file that says that no more will come."""
+    until_count: int | None = None
+    until_quiet: int | None = None
+    """Seconds without a new file."""
+
+
+Source = ListOf | RangeOf | FilesOf | LinesOf | WatchOf
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One variable of a scatter and what it runs over. Several make the product; the last one runs fastest."""
+
+    name: str
+    source: Source

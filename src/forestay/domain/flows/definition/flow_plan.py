@@ -1,0 +1,240 @@
+"""What can be read off a flow before it runs: where each task stands, what it refers to and what it comes after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from forestay.domain.flows.definition.expression import (
+    BadExpression,
+    Path,
+    parse_condition,
+    references,
+    template_references,
+)
+from forestay.domain.flows.definition.flow import Flow, Task, all_tasks, bodies
+from forestay.domain.flows.definition.flow_pattern import (
+    ChoicePattern,
+    FilesOf,
+    JobPattern,
+    LinesOf,
+    ListOf,
+    LoopPattern,
+    MergePattern,
+    Pattern,
+    RangeOf,
+    Source,
+    SubflowPattern,
+    WatchOf,
+    WorkletPattern,
+)
+
+RESULTS_BYTES = 1_000_000
+"""All results of a case together, so that its state stays far below what one payload may carry."""
+MAX_RESULT = 16_384
+MIN_RESULT = 256
+UNDO_BYTES = 500_000
+"""What all compensations together may remember of other tasks' values."""
+MAX_UNDO = 4096
+MAX_COMPENSATIONS = 2000
+"""So many compensations may a flow push in one run through it; its check counts the rounds of loops."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """A task in its place."""
+
+    task: Task
+    inside: tuple[str, ...] = ()
+    """The tasks it is inside of, outermost first."""
+    branch: str = ""
+    before: tuple[str, ...] = ()
+    """The tasks of its own block that must have ended before it begins."""
+    wants: tuple[Path, ...] = ()
+    """What it refers to itself, without its condition and the tasks inside it."""
+    undo_wants: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPlan:
+    """A flow made ready to be run."""
+
+    flow: Flow
+    tasks: Mapping[str, TaskPlan]
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """The versions of its sub-flows by name."""
+    version: str = ""
+
+    result_limit: int = MAX_RESULT
+    """Bytes of JSON that one task's result may have: the same for every order of events."""
+    undo_limit: int = MAX_UNDO
+    """Bytes of JSON that one compensation may remember."""
+    grown: bool = False
+    """Of a Python flow: its tasks are those that the case has asked for by now."""
+
+
+def most_compensations(tasks: tuple[Task, ...]) -> int:
+    """How many compensations one run through these tasks can push."""
+    most = 0
+    for task in tasks:
+        most += task.compensation is not None or isinstance(task.pattern, SubflowPattern | WorkletPattern)
+        inner = sum(most_compensations(body.tasks) for body in bodies(task.pattern))
+        most += inner * (task.pattern.maximum if isinstance(task.pattern, LoopPattern) else 1)
+    return most
+
+
+def texts_of(value: object) -> Iterator[str]:
+    """Every text inside a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from texts_of(one)
+    elif isinstance(value, Sequence):
+        for one in value:
+            yield from texts_of(one)
+
+
+def job_texts(job: JobPattern) -> Iterator[str]:
+    """Every text of a job that may hold references."""
+    yield from job.command
+    yield from job.environment.values()
+    yield from job.inputs
+    yield from job.inputs.values()
+    yield from job.outputs.values()
+    yield from job.labels.values()
+
+
+def source_texts(source: Source) -> Iterator[str]:
+    match source:
+        case ListOf(values):
+            yield from texts_of(values)
+        case RangeOf(first, end):
+            yield from texts_of((first, end))
+        case FilesOf(text) | LinesOf(text):
+            yield text
+        case WatchOf(text, until):
+            yield text
+            yield until
+
+
+def _pattern_texts(pattern: Pattern) -> Iterator[str]:
+    match pattern:
+        case JobPattern():
+            yield from job_texts(pattern)
+        case SubflowPattern(_, params) | WorkletPattern(_, params, _):
+            yield from texts_of(params)
+        case MergePattern(values):
+            yield from texts_of(values)
+        case LoopPattern() | ChoicePattern():
+            return
+
+
+def _paths(texts: Iterator[str]) -> Iterator[Path]:
+    for text in texts:
+        try:
+            yield from template_references(text)
+        except BadExpression:
+            continue  # the check of the flow says so; a plan is made of what can be read
+
+
+def condition_paths(condition: str) -> Iterator[Path]:
+    if not condition:
+        return
+    try:
+        yield from references(parse_condition(condition))
+    except BadExpression:
+        return
+
+
+def own_paths(task: Task) -> Iterator[Path]:
+    """What a task's own work refers to."""
+    for dimension in task.scatter:
+        yield from _paths(source_texts(dimension.source))
+    yield from _paths(_pattern_texts(task.pattern))
+
+
+def _control_paths(task: Task) -> Iterator[Path]:
+    yield from condition_paths(task.when)
+    match task.pattern:
+        case LoopPattern():
+            yield from condition_paths(task.pattern.while_)
+            yield from condition_paths(task.pattern.until)
+            yield from _paths(texts_of(task.pattern.outputs))
+        case ChoicePattern():
+            for branch in task.pattern.branches:
+                yield from condition_paths(branch.when)
+            yield from _paths(texts_of(task.pattern.outputs))
+
+
+def _all_paths(task: Task) -> Iterator[Path]:
+    yield from own_paths(task)
+    yield from _control_paths(task)
+    if task.compensation is not None:
+        yield from _paths(job_texts(task.compensation.job))
+    for body in bodies(task.pattern):
+        for one in body.tasks:
+            yield from _all_paths(one)
+
+
+def _unique(paths: Iterator[Path], own: frozenset[str]) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(path for path in paths if path[0] not in own))
+
+
+def plan_flow(flow: Flow, *, version: str = "", versions: Mapping[str, str] | None = None) -> FlowPlan:
+    """Make a flow ready to be run. Total: what is wrong with the flow is found by its check, not here."""
+    places: dict[str, tuple[tuple[str, ...], str]] = {}
+    _place(flow.tasks, (), "", places)
+    tasks: dict[str, TaskPlan] = {}
+    for task in all_tasks(flow.tasks):
+        inside, branch = places[task.name]
+        elements = frozenset({dimension.name for dimension in task.scatter} | ({"index"} if task.scatter else set()))
+        undo: tuple[Path, ...] = ()
+        if task.compensation is not None:
+            # Also what it was scattered over: the elements are worked out again when they are undone.
+            sources = (text for dimension in task.scatter for text in source_texts(dimension.source))
+            undo = _unique(_paths(chain(job_texts(task.compensation.job), sources)), elements)
+        tasks[task.name] = TaskPlan(
+            task=task,
+            inside=inside,
+            branch=branch,
+            before=_before(task, places),
+            wants=_unique(own_paths(task), elements),
+            undo_wants=undo,
+        )
+    return FlowPlan(
+        flow=flow,
+        tasks=tasks,
+        versions=versions or {},
+        version=version,
+        result_limit=_share(RESULTS_BYTES, len(tasks), MAX_RESULT),
+        undo_limit=_share(UNDO_BYTES, most_compensations(flow.tasks), MAX_UNDO),
+    )
+
+
+def _share(whole: int, parts: int, most: int) -> int:
+    return max(MIN_RESULT, min(most, whole // max(1, parts)))
+
+
+def _place(
+    tasks: tuple[Task, ...], inside: tuple[str, ...], branch: str, places: dict[str, tuple[tuple[str, ...], str]]
+) -> None:
+    for task in tasks:
+        places[task.name] = (inside, branch)
+        for body in bodies(task.pattern):
+            _place(body.tasks, (*inside, task.name), body.name, places)
+
+
+def _before(task: Task, places: Mapping[str, tuple[tuple[str, ...], str]]) -> tuple[str, ...]:
+    inside, branch = places[task.name]
+    named = [*task.after, *(path[1] for path in _all_paths(task) if path[0] == "tasks" and len(path) > 1)]
+    found: dict[str, None] = {}
+    for name in named:
+        if name not in places:
+            continue
+        # A task inside another one stands for the one of this block that holds it.
+        holder = (*places[name][0], name)[len(inside)] if places[name][0][: len(inside)] == inside else ""
+        if holder and holder != task.name and places[holder][1] == branch:
+            found[holder] = None
+    return tuple(found)

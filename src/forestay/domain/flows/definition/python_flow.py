@@ -1,0 +1,61 @@
+"""A flow written as a Python function: its source is what a case is pinned to and what it carries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+LANGUAGE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFlow:
+    """One function of a source file."""
+
+    name: str
+    """The function's name."""
+    source: str
+    """The whole file."""
+    file: str = ""
+    """Its name, for messages."""
+    params: Mapping[str, object] = field(default_factory=dict)
+    """The function's parameters that have a default, which is a value of JSON types."""
+    needed: tuple[str, ...] = ()
+    """Those that have none."""
+    description: str = ""
+
+    @property
+    def version(self) -> str:
+        """The hash of the file's content and the function's name."""
+        return hashlib.sha256(json.dumps([self.name, self.source]).encode()).hexdigest()
+
+    def as_plain(self) -> dict[str, Any]:
+        """What is stored, and what a case carries."""
+        return {
+            "forestay": LANGUAGE,
+            "name": self.name,
+            "python": self.source,
+            "file": self.file,
+            "params": dict(self.params),
+            "needed": list(self.needed),
+            "description": self.description,
+        }
+
+
+def is_python(plain: Mapping[str, Any]) -> bool:
+    """Whether a flow's plain form is that of a Python flow."""
+    return "python" in plain
+
+
+def python_from_plain(plain: Mapping[str, Any]) -> PythonFlow:
+    return PythonFlow(
+        name=plain["name"],
+        source=plain["python"],
+        file=plain.get("file", ""),
+        params=plain.get("params", {}),
+        needed=tuple(plain.get("needed", ())),
+        description=plain.get("description", ""),
+    )

@@ -1,0 +1,1 @@
+"""How a run of a flow moves: state, events in, commands out."""

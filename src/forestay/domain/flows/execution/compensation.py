@@ -1,0 +1,76 @@
+"""The compensation stack: what was done in a case and how it is undone, last in, first out.
+
+Whenever the elements of a round have ended, those that ended well are pushed with all that is needed to undo them later. An entry
+leaves the stack in two ways only: its jobs have ended well, or a person says that it is settled, which is recorded. One entry is run at a time. An
+entry that fails is run again; after its last try it is held for a person and everything below it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from forestay.domain.flows.scatter.fan import Fan, Piece
+
+MAX_ENTRIES = 5000
+"""A verb that would have more work done is refused at this height; the check of a flow keeps loops below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that was done and can be undone."""
+
+    number: int
+    """Counts up; a higher number was pushed later and is run earlier."""
+    item: str
+    task: str
+    work: str
+    """The round that did it."""
+    pieces: tuple[Piece, ...] = ()
+    sizes: tuple[int, ...] = ()
+    cases: bool = False
+    """What was done are cases with compensations of their own: they are undone by working those off."""
+    listings: Mapping[str, str] = field(default_factory=dict)
+    scope: Mapping[str, object] = field(default_factory=dict)
+    tries: int = 0
+    fan: Fan | None = None
+    """Its jobs, while it is run."""
+    held: bool = False
+    """It has failed its last try and waits for a person."""
+    reason: str = ""
+
+    @property
+    def undo(self) -> str:
+        """The name of its present try."""
+        return f"{self.work}!{self.number}.{self.tries}"
+
+    def as_plain(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"number": self.number, "item": self.item, "task": self.task, "work": self.work}
+        out["pieces"] = [list(piece) for piece in self.pieces]
+        for name in ("sizes", "cases", "listings", "scope", "tries", "held", "reason"):
+            value = getattr(self, name)
+            if value:
+                out[name] = list(value) if name == "sizes" else value
+        if self.fan is not None:
+            out["fan"] = self.fan.as_plain()
+        return out
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> Entry:
+        fan = data.get("fan")
+        return cls(
+            number=data["number"],
+            item=data["item"],
+            task=data["task"],
+            work=data["work"],
+            pieces=tuple(Piece(*piece) for piece in data["pieces"]),
+            sizes=tuple(data.get("sizes", ())),
+            cases=data.get("cases", False),
+            listings=data.get("listings", {}),
+            scope=data.get("scope", {}),
+            tries=data.get("tries", 0),
+            fan=None if fan is None else Fan.from_plain(fan),
+            held=data.get("held", False),
+            reason=data.get("reason", ""),
+        )

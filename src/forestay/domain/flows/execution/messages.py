@@ -1,0 +1,112 @@
+"""Events and commands, of cases and of shards, as JSON types: what signals, activities and child workflows carry.
+
+A message is a record of its fields with its ``type``. What is at its default is left out; sets of elements are hexadecimal texts, so that a batch of
+5,000 is 1,250 characters long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from enum import StrEnum
+from typing import Any, get_args
+
+from forestay.domain.flows.commands import Command, FinishCase, Outcome, WorkOrder
+from forestay.domain.flows.events import Event, Verb, VerbKind
+from forestay.domain.flows.scatter.elements import from_text, to_text
+from forestay.domain.flows.scatter.shard_run import ShardCommand, ShardEvent
+
+Message = Event | Command | ShardEvent | ShardCommand
+Plain = dict[str, Any]
+
+_TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Message)}
+_SETS = {
+    "JobsEnded": ("well", "bad", "skipped"),
+    "ShardEnded": ("done",),
+    "BatchEnded": ("well", "bad", "skipped"),
+    "SubmitJobs": ("skip",),
+    "StartShard": ("skip",),
+    "SubmitBatch": ("skip",),
+}
+"""The fields that are sets of elements. A shard's ``well`` and ``bad`` are counts."""
+_ENUMS: dict[str, dict[str, type[StrEnum]]] = {
+    Verb.__name__: {"kind": VerbKind},
+    FinishCase.__name__: {"outcome": Outcome},
+}
+
+
+def as_plain(message: Message | WorkOrder) -> Plain:
+    """A message as JSON types."""
+    kind = type(message).__name__
+    out: Plain = {} if isinstance(message, WorkOrder) else {"type": kind}
+    for one in fields(message):
+        value = getattr(message, one.name)
+        if value == _default(one) and type(value) is type(_default(one)):
+            continue
+        if value is not None and one.name in _SETS.get(kind, ()):
+            value = to_text(value)
+        elif isinstance(value, WorkOrder):
+            value = as_plain(value)
+        elif isinstance(value, tuple):
+            value = list(value)
+        elif isinstance(value, StrEnum):
+            value = value.value
+        out[one.name] = value
+    return out
+
+
+def from_plain(data: Mapping[str, Any]) -> Message:
+    """Read a message back; raises `ValueError` for what is none."""
+    kind = _TYPES.get(data.get("type", ""))
+    if kind is None:
+        raise ValueError(f"{data.get('type')!r} is no message")
+    message: Message = _read(kind, data)
+    return message
+
+
+def event_from_plain(data: Mapping[str, Any]) -> Event:
+    """Read an event of a case."""
+    message = from_plain(data)
+    if not isinstance(message, Event):
+        raise TypeError(f"{data.get('type')!r} is no event of a case")
+    return message
+
+
+def order_from_plain(data: Mapping[str, Any]) -> WorkOrder:
+    """Read a work order, which is no message of its own."""
+    order: WorkOrder = _read(WorkOrder, data)
+    return order
+
+
+def command_from_plain(data: Mapping[str, Any]) -> Command:
+    """Read a command of a case."""
+    message = from_plain(data)
+    if not isinstance(message, Command):
+        raise TypeError(f"{data.get('type')!r} is no command of a case")
+    return message
+
+
+def _read(kind: type[Any], data: Mapping[str, Any]) -> Any:
+    values: Plain = {}
+    sets = _SETS.get(kind.__name__, ())
+    enums = _ENUMS.get(kind.__name__, {})
+    for one in fields(kind):
+        if one.name not in data:
+            continue
+        value = data[one.name]
+        if one.name in sets and value is not None:
+            value = from_text(value)
+        elif one.name == "order":
+            value = _read(WorkOrder, value)
+        elif one.name in enums:
+            value = enums[one.name](value)
+        elif isinstance(_default(one), tuple):
+            value = tuple(value)
+        values[one.name] = value
+    return kind(**values)
+
+
+def _default(one: Field[Any]) -> Any:
+    if one.default is not MISSING:
+        return one.default
+    return one.default_factory() if one.default_factory is not MISSING else MISSING

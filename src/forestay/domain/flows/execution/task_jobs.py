@@ -1,0 +1,251 @@
+"""From a work order to jobs: the one specification that they share, and the parameters of each.
+
+Whoever carries out `SubmitJobs` or a shard's batch has the flow and the order, and needs only this. References to a scatter's own variables stay in
+the command as ``{name}``, to be filled in from a job's parameters where it runs; everything else is filled in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from forestay.domain.flows.commands import StartCase, WorkOrder
+from forestay.domain.flows.definition.expression import (
+    Path,
+    Reference,
+    Values,
+    as_text,
+    fill,
+    inside,
+    parse_template,
+    template_references,
+)
+from forestay.domain.flows.definition.flow import Task
+from forestay.domain.flows.definition.flow_pattern import Dimension, JobPattern, ListOf, RangeOf
+from forestay.domain.flows.definition.flow_plan import FlowPlan, job_texts
+from forestay.domain.flows.definition.flow_version import job_as_plain, job_from_plain
+from forestay.domain.flows.execution.scope import filled_map
+from forestay.domain.jobs.inputs import Input
+from forestay.domain.jobs.specification import Specification
+
+Member = Callable[[str, int], object]
+"""Gives the n-th member of a stored listing."""
+Files = Callable[[Mapping[str, object], bool], object]
+"""Gives the place of an output (``{"case", "work", "output"}``), or with ``True`` a list of places, one for each element that ended well
+(with ``"count"`` and ``"earlier"``: what the last round has not is in an earlier one); from committed manifests."""
+MAX_INPUTS = 1000
+"""Files that are brought for one job."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskJobs:
+    """What the jobs of an order have in common."""
+
+    specification: Specification
+    """Without an id: that is a digest of the content and given where specifications are stored."""
+    result: str
+    priority: int
+    expected_runtime: int | None
+    labels: Mapping[str, str]
+    wait: bool
+
+
+def job_pattern(plan: FlowPlan, order: WorkOrder) -> JobPattern:
+    """The job of an order with its changes applied; raises `ValueError` if there is none or they do not fit."""
+    task = plan.tasks[order.task].task
+    if order.undo:
+        if task.compensation is None:
+            raise ValueError(f"task {task.name} has no compensation")
+        return task.compensation.job
+    if not isinstance(task.pattern, JobPattern):
+        raise TypeError(f"task {task.name} is no job")
+    if not order.changes:
+        return task.pattern
+    try:
+        return job_from_plain({**job_as_plain(task.pattern), **order.changes})
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"the changes do not fit a job: {error}") from error
+
+
+def task_jobs(plan: FlowPlan, order: WorkOrder, *, tenant: str, files: Files, sources: Files | None = None) -> TaskJobs:
+    """The common part of an order's jobs. ``sources``: what is said of an output as an input's source, if not its place."""
+    task = plan.tasks[order.task].task
+    job = job_pattern(plan, order)
+    values = _with_places(task, _scope_values(order, files))
+    origins = _with_places(task, _scope_values(order, sources or files))
+    patterns = {name: as_text(fill(text, values)) for name, text in job.outputs.items()}
+    globs = [as_text(fill(text, _with_stars(task, values))) for text in job.outputs.values()]
+    specification = Specification(
+        id="",
+        tenant=tenant,
+        name=task.name,
+        command=tuple(word for text in job.command for word in _words(text, values)),
+        environment={name: as_text(fill(text, values)) for name, text in job.environment.items()},
+        resources=job.resources,
+        inputs=tuple(one for name, text in job.inputs.items() for one in _inputs(name, text, values, origins)),
+        staging=job.staging,
+        named_outputs=patterns,
+        outputs=tuple(dict.fromkeys([*globs, *([job.result] if job.result else [])])),
+        effects=job.effects,
+        retry=job.retry,
+    )
+    return TaskJobs(
+        specification=specification,
+        result=job.result,
+        priority=job.priority,
+        expected_runtime=job.expected_runtime,
+        labels={name: as_text(fill(text, values)) for name, text in job.labels.items()},
+        wait=job.wait,
+    )
+
+
+def parameters(
+    plan: FlowPlan, order: WorkOrder, first: int, count: int, *, member: Member, files: Files | None = None
+) -> Iterator[Mapping[str, object]]:
+    """The parameters of the jobs first … first + count - 1: the scatter's variables, and what the job wants from inside them."""
+    task = plan.tasks[order.task].task
+    inner = _inner_paths(plan, order)
+    choosers = [
+        (one.name, _chooser(one, order, size, member, files))
+        for one, size in zip(task.scatter, order.sizes, strict=True)
+    ]
+    for index in range(first, first + count):
+        chosen: dict[str, object] = {}
+        rest = index
+        for (name, choose), size in zip(reversed(choosers), reversed(order.sizes), strict=True):
+            rest, place = divmod(rest, size)
+            chosen[name] = choose(place)
+        found = {name: chosen[name] for name, _ in choosers}
+        for path in inner:
+            found[".".join(path)] = inside(found.get(path[0]), path[1:])
+        yield found
+
+
+def listed_places(plan: FlowPlan, order: WorkOrder, first: int, count: int) -> Mapping[str, frozenset[int]]:
+    """By stored listing, the members that the jobs first … first + count - 1 are made of."""
+    found: dict[str, frozenset[int]] = {}
+    below = 1
+    for dimension, size in zip(reversed(plan.tasks[order.task].task.scatter), reversed(order.sizes), strict=True):
+        listing = order.listings.get(dimension.name)
+        if listing is not None and size:
+            places = frozenset(index // below % size for index in range(first, first + count))
+            found[listing] = found.get(listing, frozenset()) | places
+        below *= size
+    return found
+
+
+def _inputs(name: str, text: str, values: Values, origins: Values) -> Iterator[Input]:
+    """The files of one entry: one, or a folder of them when it stands for a list, in whose names the order of the list is kept."""
+    into = as_text(fill(name, values))
+    found = fill(text, origins)
+    if isinstance(found, str) and found:
+        yield Input(into, found)
+        return
+    if isinstance(found, str) or not isinstance(found, Sequence) or not all(isinstance(one, str) for one in found):
+        raise ValueError(f"input {name}: {text} stands for no file")
+    if len(found) > MAX_INPUTS:
+        raise ValueError(f"input {name}: {len(found)} files; at most {MAX_INPUTS} are brought for one job")
+    digits = len(str(len(found) - 1))
+    for place, one in enumerate(found):
+        yield Input(f"{into}/{place:0{digits}}-{one.rpartition('/')[2]}", one)
+
+
+def _inner_paths(plan: FlowPlan, order: WorkOrder) -> tuple[Path, ...]:
+    """References such as ``${sample.name}``, where the element is a record."""
+    own = _own_names(plan.tasks[order.task].task)
+    pattern = plan.tasks[order.task].task.pattern
+    if not order.undo and not isinstance(pattern, JobPattern):
+        return ()
+    found = (path for text in job_texts(job_pattern(plan, order)) for path in template_references(text))
+    return tuple(dict.fromkeys(path for path in found if path[0] in own and len(path) > 1))
+
+
+def case_params(plan: FlowPlan, command: StartCase, *, member: Member, files: Files) -> Mapping[str, object]:
+    """The parameters of a sub-flow's case, with its element filled in."""
+    if not command.order.sizes:
+        return command.params
+    (element,) = parameters(plan, command.order, command.index, 1, member=member, files=files)
+    scope = _scope_values(command.order, files)
+
+    def value(path: Path) -> object:
+        if path == ("index",):
+            return command.index
+        return inside(element[path[0]], path[1:]) if path[0] in element else scope(path)
+
+    return filled_map(command.params, value)
+
+
+def _scope_values(order: WorkOrder, files: Files) -> Values:
+    def value(path: Path) -> object:
+        return with_places(order.scope.get(".".join(path)), files)
+
+    return value
+
+
+def with_places(value: object, files: Files) -> object:
+    """A value with the outputs in it replaced by their places."""
+    if isinstance(value, Mapping):
+        one, several = value.get("$output"), value.get("$outputs")
+        if isinstance(one, Mapping):
+            return files(one, False)  # noqa: FBT003 - the port says what it means
+        if isinstance(several, Mapping):
+            return files(several, True)  # noqa: FBT003
+        return {key: with_places(inner, files) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [with_places(inner, files) for inner in value]
+    return value
+
+
+def _own_names(task: Task) -> frozenset[str]:
+    return frozenset({one.name for one in task.scatter} | ({"index"} if task.scatter else set()))
+
+
+def _with_places(task: Task, values: Values) -> Values:
+    own = _own_names(task)
+    return lambda path: "{" + ".".join(path) + "}" if path[0] in own else values(path)
+
+
+def _with_stars(task: Task, values: Values) -> Values:
+    own = _own_names(task)
+    return lambda path: "*" if path[0] in own else values(path)
+
+
+def _words(text: str, values: Values) -> Iterator[str]:
+    """One word of a command; a word that is one reference to a list gives a word for each member."""
+    parts = parse_template(text)
+    if len(parts) == 1 and isinstance(parts[0], Reference):
+        value = values(parts[0].path)
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            yield from (as_text(one) for one in value)
+            return
+    yield as_text(fill(text, values))
+
+
+def _chooser(
+    dimension: Dimension, order: WorkOrder, size: int, member: Member, files: Files | None
+) -> Callable[[int], object]:
+    def scope(path: Path) -> object:
+        return order.scope.get(".".join(path))
+
+    match dimension.source:
+        case ListOf(str() as text):
+            found = fill(text, scope)
+            if files is not None:
+                found = with_places(found, files)
+            members = found if isinstance(found, Sequence) and not isinstance(found, str) else ()
+            if len(members) != size:
+                raise ValueError(f"scatter {dimension.name}: {len(members)} files of {size} elements; an output to scatter over is one file of each")  # fmt: skip
+            return lambda place: members[place]
+        case ListOf(values):
+            return lambda place: _filled(values[place], scope)
+        case RangeOf(first, _, step):
+            start = fill(first, scope) if isinstance(first, str) else first
+            begin = start if isinstance(start, int) else 0
+            return lambda place: begin + place * step
+        case _:
+            listing = order.listings[dimension.name]
+            return lambda place: member(listing, place)
+
+
+def _filled(value: object, values: Values) -> object:
+    return fill(value, values) if isinstance(value, str) else value

@@ -1,0 +1,220 @@
+"""Job definitions from elements, and back."""
+
+from __future__ import annotations
+
+import math
+
+from forestay.domain.flows.jsdl.definition import (
+    HPC,
+    JSDL,
+    LIMITS,
+    POSIX,
+    RANGES,
+    Bound,
+    CreationFlag,
+    Exact,
+    Executing,
+    FileSystem,
+    JobDefinition,
+    JobResources,
+    RangeValue,
+    Span,
+    Staged,
+    Variable,
+    Word,
+)
+from forestay.domain.flows.jsdl.shapes import Wrong, check_shape
+from forestay.domain.flows.xml_tree import Element
+
+_TRUE = {"true": True, "1": True, "false": False, "0": False}
+
+
+class JsdlRefused(ValueError):
+    """A document that is no good JSDL; everything that is wrong with it."""
+
+    def __init__(self, wrong: tuple[Wrong, ...]) -> None:
+        super().__init__("; ".join(f"line {one.line}: {one.message}" for one in wrong))
+        self.wrong = wrong
+
+
+def read_definition(element: Element) -> JobDefinition:
+    """A job definition; `JsdlRefused` with everything that is wrong."""
+    if element.tag != _j("JobDefinition"):
+        raise JsdlRefused((Wrong(element.line, f"this is {element.name}, not a JobDefinition of JSDL 1.0"),))
+    wrong = list(check_shape(element))
+    reading = _Reading(wrong)
+    if wrong:
+        raise JsdlRefused(tuple(wrong))
+    found = reading.definition(element)
+    if wrong:
+        raise JsdlRefused(tuple(wrong))
+    return found
+
+
+def _j(name: str) -> str:
+    return f"{{{JSDL}}}{name}"
+
+
+def _text(parent: Element | None, tag: str) -> str:
+    found = parent.child(tag) if parent is not None else None
+    return found.text if found is not None else ""
+
+
+class _Reading:
+    def __init__(self, wrong: list[Wrong]) -> None:
+        self.wrong = wrong
+
+    def say(self, element: Element, message: str) -> None:
+        self.wrong.append(Wrong(element.line, f"{element.name}: {message}"))
+
+    def number(self, element: Element, text: str | None = None) -> float:
+        given = element.text if text is None else text
+        try:
+            value = float(given.strip())
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            self.say(element, f"{given.strip()[:40]!r} is no number")
+            return 0.0
+        return value
+
+    def truth(self, element: Element, text: str | None = None) -> bool:
+        given = (element.text if text is None else text).strip()
+        if given not in _TRUE:
+            self.say(element, f"{given[:40]!r} is neither true nor false")
+        return _TRUE.get(given, False)
+
+    def definition(self, element: Element) -> JobDefinition:
+        described = element.child(_j("JobDescription"))
+        assert described is not None  # noqa: S101 - the shape has been checked
+        identified = described.child(_j("JobIdentification"))
+        application = described.child(_j("Application"))
+        resources = described.child(_j("Resources"))
+        many = [] if identified is None else identified.elements
+        return JobDefinition(
+            name=_text(identified, _j("JobName")),
+            description=_text(identified, _j("Description")),
+            annotations=tuple(one.text for one in many if one.tag == _j("JobAnnotation")),
+            projects=tuple(one.text for one in many if one.tag == _j("JobProject")),
+            application=_text(application, _j("ApplicationName")),
+            application_version=_text(application, _j("ApplicationVersion")),
+            application_description=_text(application, _j("Description")),
+            executing=None if application is None else self.executing(application),
+            resources=None if resources is None else self.resources(resources),
+            staging=tuple(self.staged(one) for one in described.each(_j("DataStaging"))),
+            id=element.get("id"),
+        )
+
+    def executing(self, application: Element) -> Executing | None:
+        posix, hpc = (
+            application.child(f"{{{POSIX}}}POSIXApplication"),
+            application.child(f"{{{HPC}}}HPCProfileApplication"),
+        )
+        if posix is not None and hpc is not None:
+            self.say(hpc, "an application is of one kind")
+        element = posix if posix is not None else hpc
+        if element is None:
+            return None
+        space = element.space
+
+        def word(name: str) -> Word | None:
+            found = element.child(f"{{{space}}}{name}")
+            return None if found is None else Word(found.text, found.get("filesystemName"))
+
+        limits: dict[str, int] = {}
+        for name in LIMITS:
+            found = element.child(f"{{{space}}}{name}")
+            if found is not None:
+                value = self.number(found)
+                if value < 0 or value != int(value):
+                    self.say(found, "a limit is a whole number")
+                limits[name] = int(value)
+        return Executing(
+            hpc=hpc is element,
+            name=element.get("name"),
+            executable=word("Executable"),
+            arguments=tuple(Word(one.text, one.get("filesystemName")) for one in element.each(f"{{{space}}}Argument")),
+            input=word("Input"),
+            output=word("Output"),
+            error=word("Error"),
+            working_directory=word("WorkingDirectory"),
+            environment=tuple(
+                Variable(one.get("name"), one.text, one.get("filesystemName"))
+                for one in element.each(f"{{{space}}}Environment")
+            ),
+            limits=limits,
+            user=_text(element, f"{{{space}}}UserName"),
+            group=_text(element, f"{{{space}}}GroupName"),
+        )
+
+    def resources(self, element: Element) -> JobResources:
+        hosts = element.child(_j("CandidateHosts"))
+        exclusive = element.child(_j("ExclusiveExecution"))
+        system = element.child(_j("OperatingSystem"))
+        kind = system.child(_j("OperatingSystemType")) if system is not None else None
+        ranges = {}
+        for name in RANGES:
+            found = element.child(_j(name))
+            if found is not None:
+                ranges[name] = self.range(found)
+        return JobResources(
+            hosts=tuple(one.text for one in hosts.elements) if hosts is not None else (),
+            file_systems=tuple(self.file_system(one) for one in element.each(_j("FileSystem"))),
+            exclusive=None if exclusive is None else self.truth(exclusive),
+            system=_text(kind, _j("OperatingSystemName")),
+            system_version=_text(system, _j("OperatingSystemVersion")),
+            system_description=_text(system, _j("Description")),
+            architecture=_text(element.child(_j("CPUArchitecture")), _j("CPUArchitectureName")),
+            ranges=ranges,
+        )
+
+    def file_system(self, element: Element) -> FileSystem:
+        space = element.child(_j("DiskSpace"))
+        return FileSystem(
+            name=element.get("name"),
+            type=_text(element, _j("FileSystemType")),
+            description=_text(element, _j("Description")),
+            mount_point=_text(element, _j("MountPoint")),
+            mount_source=_text(element, _j("MountSource")),
+            space=None if space is None else self.range(space),
+        )
+
+    def bound(self, element: Element | None) -> Bound | None:
+        if element is None:
+            return None
+        exclusive = "exclusiveBound" in element.attributes and self.truth(element, element.get("exclusiveBound"))
+        return Bound(self.number(element), exclusive)
+
+    def range(self, element: Element) -> RangeValue:
+        if not element.elements:
+            self.say(element, "it says no value")
+        spans = []
+        for one in element.each(_j("Range")):
+            lower, upper = self.bound(one.child(_j("LowerBound"))), self.bound(one.child(_j("UpperBound")))
+            assert lower is not None and upper is not None  # noqa: S101, PT018 - the shape has been checked
+            if lower.value > upper.value:
+                self.say(one, "the lower bound is above the upper one")
+            spans.append(Span(lower, upper))
+        exact = tuple(
+            Exact(self.number(one), self.number(one, one.get("epsilon")) if "epsilon" in one.attributes else None)
+            for one in element.each(_j("Exact"))
+        )
+        above, below = element.child(_j("LowerBoundedRange")), element.child(_j("UpperBoundedRange"))
+        return RangeValue(self.bound(below), self.bound(above), exact, tuple(spans))
+
+    def staged(self, element: Element) -> Staged:
+        flag = element.child(_j("CreationFlag"))
+        assert flag is not None  # noqa: S101 - the shape has been checked
+        if flag.text not in tuple(CreationFlag):
+            self.say(flag, f"{flag.text[:40]!r} is none of {', '.join(CreationFlag)}")
+        delete = element.child(_j("DeleteOnTermination"))
+        source, target = element.child(_j("Source")), element.child(_j("Target"))
+        return Staged(
+            file=_text(element, _j("FileName")),
+            file_system=_text(element, _j("FilesystemName")),
+            flag=CreationFlag(flag.text) if flag.text in tuple(CreationFlag) else CreationFlag.OVERWRITE,
+            delete=delete is not None and self.truth(delete),
+            source=None if source is None else _text(source, _j("URI")),
+            target=None if target is None else _text(target, _j("URI")),
+            name=element.get("name"),
+        )

@@ -1,0 +1,241 @@
+"""Who holds a job for an attempt, and how that hold ends.
+
+Nothing here writes: each function says what the document would become. Only a version-checked write that the
+store acknowledged makes it so, and `confirm` is what is written when the store did not say clearly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from forestay.domain.jobs.job_document import (
+    WRITER,
+    Claim,
+    Ending,
+    JobDocument,
+    Outcome,
+    Phase,
+    State,
+)
+from forestay.domain.jobs.lifecycle import Event, Refused, allowed, step
+from forestay.domain.jobs.specification import WhenExhausted
+
+MAX_RELEASES = 8
+"""So many claims may be lost before the job itself is suspected of killing its pilots."""
+NOT_STARTED = "not-started"
+"""The reason of an end by which a pilot gives a job back that it never began, as when it drains."""
+PILOT_STOPPED = "pilot-stopped"
+"""The reason of an end by which a pilot tells that it stopped the payload because it had to go itself."""
+
+
+def claimable(document: JobDocument, now: int) -> bool:
+    """Whether anyone may claim the job now."""
+    return (
+        document.state is State.AVAILABLE
+        and not document.holders
+        and document.not_before <= now
+        and allowed(document, Event.CLAIM)
+    )
+
+
+AVOIDED = "avoided"
+"""Where a document keeps the hosts that its job is kept away from: name, and until when."""
+
+
+def avoids(document: JobDocument, host: str, now: int, site: str = "") -> bool:
+    """Whether the job is kept away from a host, or from its whole site, at this time."""
+    avoided = document.extra.get(AVOIDED)
+    return isinstance(avoided, dict) and (avoided.get(host, 0) > now or avoided.get(at_site(site), 0) > now)
+
+
+def at_site(site: str) -> str:
+    """How a whole site is named among the avoided hosts; no host's name has a colon."""
+    return f"site:{site}"
+
+
+def claim(document: JobDocument, *, claim_id: str, pilot: str, host: str, now: int) -> JobDocument | Refused:
+    """Give the job to a pilot for its next attempt."""
+    if not claimable(document, now):
+        return Refused(f"the job is {document.state}{' and held' if document.holders else ''}")
+    return step(
+        document,
+        Event.CLAIM,
+        now=now,
+        by=pilot,
+        note=f"claim {claim_id} on {host}",
+        attempt=document.attempt + 1,
+        phase=Phase.STAGING_IN if document.stages else Phase.EXECUTING,
+        claim=Claim(id=claim_id, pilot=pilot, host=host, granted=now),
+        former_claim=None,
+    )
+
+
+def begin(document: JobDocument, *, claim_id: str, now: int, by: str) -> JobDocument | Refused:
+    """The pilot has brought the inputs and starts the job."""
+    held = document.claim
+    if held is None or held.id != claim_id or held.pilot != by or not allowed(document, Event.BEGIN):
+        return Refused("the claim is not this pilot's any more")
+    if document.phase is not Phase.STAGING_IN:
+        return document
+    return step(document, Event.BEGIN, now=now, by=by, phase=Phase.EXECUTING)
+
+
+def confirm(document: JobDocument) -> JobDocument:
+    """The same document once more: its acknowledged write proves that what was read there stands."""
+    return document.having(confirmations=document.confirmations + 1)
+
+
+FaultAnswer = Callable[[JobDocument, int], JobDocument]
+"""What a faulted document becomes at a time, in the same write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The end counts; the document says so once it is written."""
+
+    document: JobDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The document already carries this very end: a confirming write makes sure."""
+
+    document: JobDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A newer claim or a final state stands: the end is evidence, never applied."""
+
+    reason: str
+
+
+def end(
+    document: JobDocument, ending: Ending, *, now: int, by: str, answer: FaultAnswer | None = None
+) -> Applied | Repeated | Superseded:
+    """What the end of an attempt means for its job. A fault is answered at once, by its retry policy unless something else is named."""
+    carried = (document.last, document.held_end)
+    if any(one is not None and one.claim == ending.claim for one in carried):
+        return Repeated(document)
+    if document.min_writer > WRITER:
+        return Superseded("the document asks for a newer writer")
+    if ending.token == document.token:
+        if document.claim is not None and document.claim.id == ending.claim:
+            return Applied(_settle(document, ending, now=now, by=by, answer=answer))
+        late = document.former_claim == ending.claim and ending.outcome is Outcome.OK
+        if late and document.state in (State.AVAILABLE, State.FAULTED):
+            return Applied(_adopt(document, ending, now=now, by=by))
+    if document.final:
+        return Superseded(f"the job is {document.state}")
+    return Superseded(f"claim {ending.claim} no longer holds the job (now attempt {document.attempt})")
+
+
+def release(
+    document: JobDocument, *, claim_id: str, now: int, by: str, reason: str, overlap_possible: bool
+) -> JobDocument | Refused:
+    """Take a claim away, so that the job can be claimed again; the attempt stays used."""
+    held = document.claim
+    if document.state is not State.RUNNING or held is None or held.id != claim_id:
+        return Refused(f"claim {claim_id} does not hold the job (state {document.state})")
+    if document.held_end is not None:
+        return Refused("the attempt has ended; its end is kept until the job is continued")
+    return _lose(
+        document,
+        now=now,
+        by=by,
+        note=f"{reason}; claim {claim_id}",
+        former_claim=claim_id,
+        overlap_possible=document.overlap_possible or overlap_possible,
+    )
+
+
+def _lose(document: JobDocument, *, now: int, by: str, note: str, **changes: Any) -> JobDocument:
+    """The job was lost with its pilot: to be had again, unless that has happened too often."""
+    releases = document.releases + 1
+    event = Event.RELEASE if releases < MAX_RELEASES else Event.QUARANTINE
+    return step(document, event, now=now, by=by, note=note, claim=None, phase=None, releases=releases, **changes)
+
+
+def apply_held_end(document: JobDocument, *, now: int, by: str, answer: FaultAnswer | None = None) -> JobDocument:
+    """Apply the end that was kept while the job was held; called when the last holder has let go."""
+    ending = document.held_end
+    if ending is None:
+        return document
+    return _settle(document.having(held_end=None), ending, now=now, by=by, answer=answer)
+
+
+def note_of(ending: Ending) -> str:
+    """The end in a few words."""
+    said = ending.reason
+    if ending.signal is not None:
+        said = f"signal {ending.signal}" if ending.reason == "signal" else f"{ending.reason}, signal {ending.signal}"
+    elif ending.exit_code is not None:
+        said = f"exit {ending.exit_code}" if ending.reason == "exit" else f"{ending.reason}, exit {ending.exit_code}"
+    return f"{said}; claim {ending.claim}"
+
+
+def _settle(
+    document: JobDocument, ending: Ending, *, now: int, by: str, answer: FaultAnswer | None = None
+) -> JobDocument:
+    note = note_of(ending)
+    if document.holders:
+        return step(document, Event.KEEP_END, now=now, by=by, note=note, claim=None, phase=None, held_end=ending)
+    if ending.outcome is Outcome.OK:
+        return step(
+            document, Event.COMPLETE, now=now, by=by, note=note,
+            claim=None, phase=None, last=ending, winner=ending,
+        )  # fmt: skip
+    if ending.reason == NOT_STARTED:
+        # Nothing was tried, so neither an attempt of the owner's policy nor the job's good name is spent.
+        return step(document, Event.RELEASE, now=now, by=by, note=note, claim=None, phase=None, last=ending)
+    if ending.reason == PILOT_STOPPED:
+        # The pilot had to go and took the payload along: no fault of the job.
+        return _lose(document, now=now, by=by, note=note, last=ending)
+    faulted = step(
+        document, Event.FAULT, now=now, by=by, note=note,
+        claim=None, phase=None, last=ending, faults=document.faults + 1,
+    )  # fmt: skip
+    return by_retry_policy(faulted, now) if answer is None else answer(faulted, now)
+
+
+def leave_fault(document: JobDocument, now: int) -> JobDocument:
+    """The fault waits for whoever handles faults, and is due now."""
+    return document.having(not_before=now)
+
+
+class PolicySays(NamedTuple):
+    """What a job's own retry policy says to its fault."""
+
+    event: Event | None
+    """None: it waits for someone."""
+    words: str
+    wait: int = 0
+    """Seconds."""
+
+
+def retry_policy(document: JobDocument) -> PolicySays:
+    """Try again while attempts are left, then fail or wait for someone."""
+    policy = document.retry
+    if document.faults < policy.max_attempts:
+        wait = policy.wait * (1 << min(document.faults - 1, 20))
+        return PolicySays(Event.RETRY, f"attempt {document.faults + 1} of {policy.max_attempts}", wait)
+    used = f"{document.faults} of {policy.max_attempts} attempts used"
+    return PolicySays(Event.GIVE_UP if policy.when_exhausted is WhenExhausted.FAIL else None, used)
+
+
+def by_retry_policy(document: JobDocument, now: int) -> JobDocument:
+    """The faulted document after what its own policy says."""
+    event, words, wait = retry_policy(document)
+    if event is None:
+        return document
+    later = {"not_before": now + 1000 * wait} if event is Event.RETRY else {}
+    return step(document, event, now=now, by="house policy", note=words, **later)
+
+
+def _adopt(document: JobDocument, ending: Ending, *, now: int, by: str) -> JobDocument:
+    note = f"late end adopted; claim {ending.claim}"
+    if document.holders:
+        return step(document, Event.KEEP_END, now=now, by=by, note=note, former_claim=None, held_end=ending)
+    return step(document, Event.ADOPT, now=now, by=by, note=note, former_claim=None, last=ending, winner=ending)

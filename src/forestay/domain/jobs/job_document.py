@@ -1,0 +1,344 @@
+"""The control document of a job: the one small document by which everything about it is decided.
+
+It is always written whole and version-checked. What is large or old (log tails, evidence, late ends, the beginning
+of a long story) is in create-only records beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from forestay.domain.jobs.resources import Resources, resource_class
+from forestay.domain.jobs.slots import slot_of
+from forestay.domain.jobs.specification import RetryPolicy
+
+WRITER = 1
+"""The version of the writer that this code is; a document may ask for a newer one."""
+
+HIGHEST_PRIORITY = 1000
+
+
+class State(StrEnum):
+    """Where a job stands. Suspension is not a state: it is a set of holders beside it."""
+
+    AVAILABLE = "available"
+    """Anyone may claim it, unless it is held or its time has not come."""
+    RUNNING = "running"
+    """One pilot holds it by a claim, or its end is kept because the job is held."""
+    FAULTED = "faulted"
+    """An attempt did not end well and the fault waits for a decision."""
+    COMPLETED = "completed"
+    FORCED_COMPLETE = "forced_complete"
+    """Someone said that it counts as done; nothing of Forestay's was committed."""
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+FINAL = frozenset({State.COMPLETED, State.FORCED_COMPLETE, State.FAILED, State.CANCELLED})
+"""States that no job leaves."""
+
+
+class Phase(StrEnum):
+    """What a running job is doing."""
+
+    STAGING_IN = "staging-in"
+    EXECUTING = "executing"
+    STAGING_OUT = "staging-out"
+
+
+class Token(NamedTuple):
+    """The fencing token: compared in order, never used again, never lowered."""
+
+    generation: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One pilot's hold on one job for one attempt."""
+
+    id: str
+    """Random, and new for every try to write it: it alone tells whose write took place."""
+    pilot: str
+    host: str
+    granted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Where an attempt's outputs are, and the digest that commits them."""
+
+    path: str
+    sha256: str
+    files: int
+    size: int
+
+
+class Outcome(StrEnum):
+    """How an attempt ended, as its pilot saw it."""
+
+    OK = "ok"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of one attempt, as its pilot tells it."""
+
+    token: Token
+    claim: str
+    outcome: Outcome
+    reason: str = "exit"
+    exit_code: int | None = None
+    signal: int | None = None
+    started: int | None = None
+    wall: float | None = None
+    cpu: float | None = None
+    peak_memory: int | None = None
+    host: str = ""
+    manifest: Manifest | None = None
+    result: str | None = None
+    """What a function gave back or raised, as JSON, when it is small; Forestay itself never reads it."""
+    oom_kills: int | None = None
+    """How often the kernel killed for memory while it ran."""
+    disk_left: int | None = None
+    """Bytes that were left where it ran, when it failed."""
+    stage: str | None = None
+    """How far a fault's attempt was: `staging-in`, `executing`, `staging-out`."""
+    error: str | None = None
+    """What the system calls the error, such as `ENOSPC`, where the pilot met it itself."""
+    file: str | None = None
+    """The input or output that it was about; of a start that failed, `program`, `folder` or `process`."""
+
+
+class Transition(NamedTuple):
+    """One line of a job's story."""
+
+    rev: int
+    at: int
+    event: str
+    state: str
+    attempt: int
+    by: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How far the notification of a job's end has come."""
+
+    url: str
+    tries: int = 0
+    due: int | None = None
+    """When to try next; None before the job is final and after the notification was taken."""
+    done: bool = False
+
+
+class Tie(NamedTuple):
+    """The work item that asked for a job, and whom to tell of its end."""
+
+    case: str
+    work: str
+    """The round of the item."""
+    flow: str
+    """The version of the flow."""
+    shard: int
+    """The shard that looks after the job; -1: the case itself."""
+    place: int
+    """Its place among the jobs that the same shard or case looks after."""
+    of: int
+    """How many they are, as far as was known when the job was made; 0: nobody waits for its end."""
+    result: str = ""
+    """The output whose content is the item's result."""
+    above: tuple[str, ...] = ()
+    """The versions of the flows whose cases started this one, the nearest first."""
+
+    @property
+    def room(self) -> str:
+        """Names the jobs that are looked after together."""
+        return f"{self.case}:{self.work}:{self.shard}"
+
+
+@dataclass(frozen=True)
+class JobDocument:
+    """Everything that is decided about one job. Times are milliseconds since 1970 in UTC.
+
+    Not slotted as the other parts are: every claim and end copies a document, and a copy of its `__dict__` costs a
+    tenth of what `dataclasses.replace` does.
+    """
+
+    id: str
+    tenant: str
+    specification: str
+    name: str
+    owner: str
+    created: int
+    changed: int
+    resources: Resources
+    index: int | None = None
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    team: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    expected_runtime: int | None = None
+    """Seconds."""
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    stages: bool = False
+    """Whether it has inputs, which are brought before it executes."""
+    not_before: int = 0
+    state: State = State.AVAILABLE
+    phase: Phase | None = None
+    generation: int = 0
+    attempt: int = 0
+    claim: Claim | None = None
+    former_claim: str | None = None
+    """The claim that was released last: its late end may still be adopted."""
+    holders: tuple[str, ...] = ()
+    held_end: Ending | None = None
+    """The end of a job that is held; applied when the last holder lets go."""
+    last: Ending | None = None
+    """The end that was applied last."""
+    winner: Ending | None = None
+    """The one attempt whose outputs count."""
+    faults: int = 0
+    """Attempts that ended badly; releases do not count here."""
+    releases: int = 0
+    overlap_possible: bool = False
+    """An earlier attempt was given up without proof that its process is gone."""
+    confirmations: int = 0
+    """Raised by a confirming write, which changes nothing else."""
+    delivery: Delivery | None = None
+    tie: Tie | None = None
+    """Only of jobs that a case asked for."""
+    rev: int = 0
+    """Counts transitions; stories and audits are ordered by it, not by clocks."""
+    history: tuple[Transition, ...] = ()
+    min_writer: int = WRITER
+    extra: Mapping[str, object] = field(default_factory=dict)
+    """Fields that a newer writer put there; they survive our rewriting."""
+
+    def having(self, **changes: Any) -> JobDocument:
+        """The same document with these fields changed."""
+        if not changes.keys() <= FIELDS:
+            raise TypeError(f"a job document has no {', '.join(changes.keys() - FIELDS)}")
+        copy = object.__new__(JobDocument)
+        copy.__dict__.update(self.__dict__, **changes)
+        return copy
+
+    @staticmethod
+    def whole(fields: dict[str, Any]) -> JobDocument:
+        """A document of all its fields, as a store's format has read them."""
+        if fields.keys() != FIELDS:
+            raise TypeError(f"a job document wants all its fields; these differ: {fields.keys() ^ FIELDS}")
+        document = object.__new__(JobDocument)
+        document.__dict__.update(fields)
+        return document
+
+    @property
+    def token(self) -> Token:
+        return Token(self.generation, self.attempt)
+
+    @property
+    def final(self) -> bool:
+        return self.state in FINAL
+
+
+FIELDS = frozenset(one.name for one in fields(JobDocument))
+_PLACES = 12
+"""Bits that tell jobs of the same millisecond apart."""
+_EPOCH = 1_600_000_000_000
+_FARTHEST = 1 << 32
+
+
+def rank(document: JobDocument) -> int:
+    """One number that sorts the queue: higher priority first, then the older job, then the place in its array.
+
+    Ranks of one lane should differ: a store pages through different numbers quickly, and through a million equal
+    ones slowly. It has 63 bits.
+    """
+    place = crc32(document.id.encode()) >> 20 if document.index is None else min(document.index, _FARTHEST)
+    age = document.created - _EPOCH + (place >> _PLACES)
+    return (HIGHEST_PRIORITY - document.priority << 52) | (age << _PLACES) | (place & (1 << _PLACES) - 1)
+
+
+TRACE = "trace"
+"""Where a document keeps the context of the trace that it belongs to, as its submitter gave it."""
+DOWNSTREAM = "downstream"
+"""Where a document keeps the name of the task servers that its job is meant for; jobs without it are for pilots."""
+ANY_DOWNSTREAM = "any"
+
+
+def downstream_of(document: JobDocument) -> str:
+    named = document.extra.get(DOWNSTREAM) if document.extra else None
+    return named if isinstance(named, str) else ""
+
+
+def queue_named(tenant: str, downstream: str = "") -> str:
+    """Where a tenant's jobs wait: those for its pilots by its own name, those for each downstream apart from them."""
+    return f"{tenant}>{downstream}" if downstream else tenant
+
+
+class Lane(NamedTuple):
+    """The queue a job stands in: jobs of one owner and priority that need about as much."""
+
+    tenant: str
+    """With what they are meant for, if that is not a pilot."""
+    resource_class: str
+    priority: int
+    owner: str
+
+    def __str__(self) -> str:
+        return f"{self.tenant}/{self.resource_class}/{self.priority}/{self.owner}"
+
+
+def lane_of(document: JobDocument) -> Lane:
+    queue = queue_named(document.tenant, downstream_of(document))
+    return Lane(queue, resource_class(document.resources), document.priority, document.owner)
+
+
+def lane_named(text: str) -> Lane:
+    """Read a lane back. Tenants have no slash in them, owners may."""
+    tenant, name, priority, owner = text.split("/", 3)
+    return Lane(tenant, name, int(priority), owner)
+
+
+def search_fields(document: JobDocument) -> dict[str, object]:
+    """What stores index beside the document itself: derived, never read back; what does not apply is left out."""
+    needs = document.resources
+    kind = resource_class(needs)
+    fields: dict[str, object] = {
+        "slot": slot_of(document.id),
+        "lane": f"{queue_named(document.tenant, downstream_of(document))}/{kind}/{document.priority}/{document.owner}",
+        "rank": rank(document),
+        "resource_class": kind,
+        "retries": max(0, document.attempt - 1),
+        "held": bool(document.holders),
+        "cpus": needs.cpus,
+        "memory": needs.memory,
+        "disk": needs.disk,
+        "gpus": needs.gpus,
+    }
+    last = document.last
+    if last is not None:
+        fields["host"] = last.host
+        if last.exit_code is not None:
+            fields["exit_code"] = last.exit_code
+    claim = document.claim
+    if claim is not None:
+        fields["pilot"] = claim.pilot
+        fields["host"] = claim.host
+        if document.expected_runtime is not None and document.held_end is None:
+            fields["overdue"] = claim.granted + 1000 * document.expected_runtime
+    if document.delivery is not None and document.delivery.due is not None:
+        fields["notify_due"] = document.delivery.due
+    tie = document.tie
+    if tie is not None:
+        fields["case"] = tie.case
+        fields["work"] = tie.work
+        if tie.of and document.state in FINAL:
+            fields["ended"] = document.changed
+    return fields

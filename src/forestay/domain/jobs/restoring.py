@@ -1,0 +1,45 @@
+"""What becomes of a job whose store was brought back from a backup.
+
+The store knows nothing of what was done since. The job may have been claimed, run and even ended; pilots may be at it still. So the
+generation is raised, which fences off every claim that anyone may hold, what ran is to be had again, and the story says why.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.jobs.lifecycle import Event, Refused, allowed, step
+
+HOLDER = "restored"
+"""Holds the jobs with effects outside, until a person has seen whether those took place."""
+STEP = 2
+"""One number between two generations is for jobs that a case had to make once more."""
+_MINUTE = 60_000
+_EPOCH = 1_735_689_600_000
+"""2025 began. Minutes since then are higher at every restore, of whatever backup: nothing that is in the store itself is."""
+
+
+def next_generation(known: int, now: int) -> int:
+    """The generation after a restore: higher than all that the store knows, and than all that it may have forgotten."""
+    minutes = max(0, now - _EPOCH) // _MINUTE
+    return max(known + STEP, minutes + minutes % 2)
+
+
+def restored(
+    document: JobDocument, *, generation: int, external: bool, now: int, by: str, reason: str
+) -> JobDocument | Refused:
+    """The job in the new generation; as it is, if it is final or there already."""
+    if document.final or document.generation >= generation:
+        return document
+    if not allowed(document, Event.RESTORE):
+        return Refused("the document asks for a newer writer")
+    changes: dict[str, Any] = {"generation": generation, "overlap_possible": True}
+    if external and HOLDER not in document.holders:
+        changes["holders"] = (*document.holders, HOLDER)
+    if document.held_end is not None:
+        # Its attempt had ended before the backup: nothing runs, and the end stays kept.
+        return step(document, Event.KEEP_END, now=now, by=by, note=reason, **changes)
+    return step(
+        document, Event.RESTORE, now=now, by=by, note=reason, claim=None, phase=None, former_claim=None, **changes
+    )

@@ -1,0 +1,74 @@
+"""What a job runs: the immutable part that the jobs of one scatter share.
+
+A specification's id is a digest of its content, so that the same one is stored once however often it is sent,
+and may be kept in any cache for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from forestay.domain.jobs.inputs import Input, Staging
+from forestay.domain.jobs.resources import Resources
+
+
+class Effects(StrEnum):
+    """Whether a run changes anything that Forestay does not publish itself."""
+
+    INTERNAL = "internal"
+    """Only outputs that the commit makes visible: a second run cannot be seen."""
+    EXTERNAL = "external"
+    """Mail, a shared database: a run is killed when its pilot has lost its lease."""
+
+
+class Runner(StrEnum):
+    """What carries a job out."""
+
+    PROCESS = "process"
+    """Its command, as a process of its own."""
+    WARM = "warm"
+    """A Python interpreter that a pilot keeps running: the command starts it once, and each job is a call of a function in it."""
+
+
+class WhenExhausted(StrEnum):
+    """What becomes of a job whose attempts are used up."""
+
+    FAIL = "fail"
+    HOLD = "hold"
+    """It stays faulted and waits for someone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and when a fault of a job is tried again; the house policy where no rule answers."""
+
+    max_attempts: int = 1
+    wait: int = 0
+    """Seconds before the second attempt; doubled for each one after it."""
+    when_exhausted: WhenExhausted = WhenExhausted.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class Specification:
+    """One command with its environment, needs and outputs."""
+
+    id: str
+    tenant: str
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    resources: Resources = field(default_factory=Resources)
+    inputs: tuple[Input, ...] = ()
+    staging: Staging = Staging.PARALLEL
+    outputs: tuple[str, ...] = ()
+    named_outputs: Mapping[str, str] = field(default_factory=dict)
+    """Of a task's jobs: the pattern by the name that other tasks use, with `{name}` where a job's parameter stands."""
+    effects: Effects = Effects.INTERNAL
+    runner: Runner = Runner.PROCESS
+    container: str = ""
+    """The image that the command runs in; empty for none."""
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    extra: Mapping[str, object] = field(default_factory=dict)
+    """Fields that a newer writer put there."""

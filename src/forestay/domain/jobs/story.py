@@ -1,0 +1,74 @@
+"""The story of a job: every transition in order, told in plain words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from forestay.domain.jobs.job_document import JobDocument, Transition
+from forestay.domain.jobs.lifecycle import Event
+
+KEEP = 24
+"""So many lines stay on the document; a longer story is moved, oldest first, to create-only chapters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """The older lines of a story, moved off the document so that it stays small."""
+
+    job: str
+    first: int
+    lines: tuple[Transition, ...]
+
+
+def fold(document: JobDocument) -> tuple[JobDocument, Chapter | None]:
+    """Move the older half of a long story to a chapter, which must be stored before the document is."""
+    if len(document.history) <= KEEP:
+        return document, None
+    old, kept = document.history[: -KEEP // 2], document.history[-KEEP // 2 :]
+    return document.having(history=kept), Chapter(document.id, old[0].rev, old)
+
+
+def whole_story(document: JobDocument, chapters: Iterable[Chapter]) -> tuple[Transition, ...]:
+    """All lines in order. A chapter whose document write did not take place is overruled by the document."""
+    lines = {line.rev: line for chapter in sorted(chapters, key=lambda c: c.first) for line in chapter.lines}
+    first = document.history[0].rev if document.history else 0
+    lines = {rev: line for rev, line in lines.items() if rev < first}
+    lines |= {line.rev: line for line in document.history}
+    return tuple(lines[rev] for rev in sorted(lines))
+
+
+_WORDS: dict[str, str] = {
+    Event.CREATE: "{by} submitted the job.",
+    Event.CLAIM: "Pilot {by} claimed it for attempt {attempt} {note}.",
+    Event.BEGIN: "The inputs of attempt {attempt} are there, and it began.",
+    Event.COMPLETE: "Attempt {attempt} ended well, and it is the one that counts.",
+    Event.FAULT: "Attempt {attempt} ended badly: {note}.",
+    Event.RETRY: "It will be tried again, says the {by}: {note}.",
+    Event.GIVE_UP: "It failed for good, says the {by}: {note}.",
+    Event.RELEASE: "{by} took the claim of attempt {attempt} away: {note}.",
+    Event.QUARANTINE: "{by} set the job aside after too many lost claims: {note}.",
+    Event.ADOPT: "Attempt {attempt} was given up but ended well after all; nobody had claimed the job since, so it counts.",
+    Event.KEEP_END: "Attempt {attempt} ended while the job is held; its end is kept ({note}).",
+    Event.CANCEL: "{by} cancelled it. {note}",
+    Event.HOLD: "{by} held it: {note}.",
+    Event.CONTINUE: "{by} let it go on ({note}).",
+    Event.FORCE_COMPLETE: "{by} said that it counts as done: {note}.",
+    Event.FORCE_FAIL: "{by} said that it counts as failed: {note}.",
+    Event.RESTORE: "The store was brought back from a backup by {by}; whatever was done since may be done again: {note}.",
+    Event.NOTIFY: "The callback was told: {note}.",
+}
+
+
+_CLAIM = re.compile(r";? ?claim [0-9a-f]{32} ?")
+
+
+def words(line: Transition) -> str:
+    """One line of the story as a sentence; ids of claims are left to those who read the line itself."""
+    template = _WORDS.get(line.event)
+    note = _CLAIM.sub("", line.note)
+    if template is None:  # written by a newer release
+        return f"{line.event} by {line.by}: {note}"
+    said = template.format(by=line.by, attempt=line.attempt, note=note)
+    return said.replace(": .", ".").replace(" ()", "").strip()

@@ -1,0 +1,107 @@
+"""A job as it is asked for, and the document it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from forestay.domain.jobs.job_document import DOWNSTREAM, TRACE, Delivery, JobDocument, State, Tie, Transition
+from forestay.domain.jobs.lifecycle import Event
+from forestay.domain.jobs.meeting_key import meeting
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import Specification
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One job asked for by a client or a work item."""
+
+    specification: Specification
+    owner: str
+    name: str | None = None
+    team: str = ""
+    index: int | None = None
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    expected_runtime: int | None = None
+    resources: Resources | None = None
+    not_before: int = 0
+    callback: str | None = None
+    held: bool = False
+    holders: tuple[str, ...] = ()
+    """Others than the owner who hold it from the start."""
+    downstream: str = ""
+    """The task server that it is meant for, or `any`; empty: a pilot."""
+    tie: Tie | None = None
+    generation: int = 0
+    """Above 0: the store lost the job's document and it is made once more."""
+
+
+def new_job(submission: Submission, *, job: str, now: int, by: str, trace: str = "") -> JobDocument:
+    """The first version of a job's document; `trace`: the context that came with the request."""
+    spec = submission.specification
+    return JobDocument(
+        id=job,
+        tenant=spec.tenant,
+        specification=spec.id,
+        name=submission.name or spec.name,
+        owner=submission.owner,
+        created=now,
+        changed=now,
+        resources=submission.resources or spec.resources,
+        index=submission.index,
+        parameters=submission.parameters,
+        team=submission.team,
+        labels=submission.labels,
+        priority=submission.priority,
+        expected_runtime=submission.expected_runtime,
+        retry=spec.retry,
+        stages=bool(spec.inputs),
+        not_before=submission.not_before,
+        holders=((submission.owner,) if submission.held else ()) + submission.holders,
+        generation=submission.generation,
+        tie=submission.tie,
+        delivery=Delivery(url=submission.callback) if submission.callback else None,
+        rev=1,
+        history=(Transition(1, now, Event.CREATE.value, State.AVAILABLE.value, 0, by, ""),),
+        extra=_extra(submission, spec, trace),
+    )
+
+
+def _extra(submission: Submission, spec: Specification, trace: str) -> Mapping[str, object]:
+    met: Mapping[str, object] = {}
+    if spec.extra or submission.labels:
+        met = meeting(spec, submission.labels, submission.parameters, submission.index, _case(submission.tie))
+    if trace:
+        met = {**met, TRACE: trace}
+    return {**met, DOWNSTREAM: submission.downstream} if submission.downstream else met
+
+
+class Element(NamedTuple):
+    """What tells one job of a task from the others."""
+
+    job: str
+    at: int | None
+    """Its index."""
+    parameters: Mapping[str, object]
+    tie: Tie
+
+
+def new_jobs(
+    common: Submission, elements: Iterable[Element], *, now: int, by: str, trace: str = ""
+) -> Iterator[JobDocument]:
+    """The first versions of many documents that differ in little else."""
+    first = new_job(common, job="", now=now, by=by, trace=trace)
+    spec = common.specification
+    for job, at, parameters, tie in elements:
+        made = first.having(id=job, index=at, parameters=parameters, tie=tie)
+        if spec.extra or common.labels:
+            met = meeting(spec, common.labels, parameters, at, _case(tie))
+            made = made.having(extra={**met, TRACE: trace} if trace else met)
+        yield made
+
+
+def _case(tie: Tie | None) -> str:
+    return tie.case if tie is not None else ""

@@ -1,0 +1,69 @@
+"""Where the case of a sub-flow was placed: the choice is written down before anything is started, also the choice to stay here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from forestay.domain.peers.routing import HERE
+
+
+class PlacingState(StrEnum):
+    """How far a placing is."""
+
+    CHOSEN = "chosen"
+    """A domain was chosen. Whether it has begun there is not known: the request may be under way."""
+    SENT = "sent"
+    """The domain took it and said under which name it runs there."""
+    OVER = "over"
+    """Nothing more is to be done: the case above was told the end, or runs it here and is told by the case itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """One sub-flow that may go to other domains."""
+
+    case: str
+    """The id that its case has here, whether it runs here or not."""
+    tenant: str
+    owner: str
+    parent: str
+    work: str
+    index: int
+    flow: str
+    """Its version."""
+    name: str
+    wanted: str
+    """The domain that the flow above asks for, or any."""
+    params: Mapping[str, object] = field(default_factory=dict)
+    above: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    at: str = HERE
+    number: int = 1
+    """Counts the placings; with the case's id it is the key under which another domain starts it once."""
+    state: PlacingState = PlacingState.CHOSEN
+    run: str = ""
+    tried: tuple[str, ...] = ()
+    """Domains that it left because they were away or stopped it."""
+    cancelled: bool = False
+    """The case above wants it to end."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.case}:{self.number}"
+
+    def moved(self, to: str) -> Placing:
+        """Placed anew, under the next number."""
+        tried = tuple(dict.fromkeys((*self.tried, self.at)))
+        return replace(self, at=to, number=self.number + 1, state=PlacingState.CHOSEN, run="", tried=tried)
+
+    def as_plain(self) -> dict[str, Any]:
+        return asdict(self) | {"state": self.state.value, "params": dict(self.params)}
+
+
+def placing_from_plain(plain: Mapping[str, Any]) -> Placing:
+    lists = {name: tuple(plain[name]) for name in ("above", "holders", "held", "tried")}
+    return Placing(**(dict(plain) | lists | {"state": PlacingState(plain["state"])}))

@@ -1,0 +1,30 @@
+"""Whether a job can end in the time that a pilot has left: one that cannot is not given to it.
+
+A job's own wall limit says how long it may run. Without one, how long it is expected to run; without that either, it is taken to
+need a few minutes. What an earlier attempt showed counts as well: a job that was stopped after an hour because its pilot had to
+go needs more than an hour, whatever it says.
+"""
+
+from __future__ import annotations
+
+from forestay.domain.jobs.claim import PILOT_STOPPED
+from forestay.domain.jobs.job_document import JobDocument
+
+ASSUMED = 300
+"""Seconds that a job is taken to need when nobody says anything."""
+
+
+def time_needed(document: JobDocument) -> int:
+    """The least seconds that a pilot must have left to be given a job."""
+    needed = document.resources.wall
+    if needed is None:
+        needed = ASSUMED if document.expected_runtime is None else document.expected_runtime
+        last = document.last
+        if last is not None and last.reason == PILOT_STOPPED and last.wall is not None:
+            needed = max(needed, int(last.wall) + 1)
+    return needed
+
+
+def ends_in_time(document: JobDocument, left: int | None) -> bool:
+    """Whether a pilot with so many seconds left may be given a job; None: it has no end."""
+    return left is None or time_needed(document) <= left

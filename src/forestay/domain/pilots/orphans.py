@@ -1,0 +1,156 @@
+"""When silence means death: what a scanner remembers and concludes.
+
+The scanner never compares clocks of two machines. It remembers when it saw a pilot's counter first, by its own
+monotonic time, and how long the counter has not moved since. Any number of scanners may run: each release is a
+version-checked write on the very claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from forestay.domain.pilots.pilot import Beat
+
+ALARM_SHARE = 0.2
+"""More silent pilots with claims than this at once looks like our own blindness: stop and call someone."""
+ALARM_LEAST = 5
+"""Below so many silent pilots the share says nothing."""
+HOLD_BACK = 4
+"""So many times its patience a pilot is silent before it is given up in spite of an alarm."""
+AT_ONCE = 4
+"""So many pilots are given up in one scan while the alarm stands."""
+
+
+def patience(lease: float) -> float:
+    """How long a counter may stand still: 1.2 leases, at least the lease and ten seconds."""
+    return max(1.2 * lease, lease + 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A pilot's counter and when this scanner saw it first."""
+
+    counter: int
+    since: float
+    lease: int
+    buried: bool = False
+    """Silent for too long, and everything it held was released; it counts again when its counter moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unnamed:
+    """A claim that its pilot's beat did not name, and the counter at which that was seen first."""
+
+    pilot: str
+    counter: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What one scanner knows; it starts empty and is thrown away after an outage of the store."""
+
+    pilots: Mapping[str, Seen] = field(default_factory=dict)
+    unnamed: Mapping[str, Unnamed] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one look at the beats showed."""
+
+    memory: Memory
+    silent: tuple[str, ...]
+    """Those that have been silent too long and are not buried, the longest silent first."""
+    now: float
+
+
+def look(memory: Memory, beats: Mapping[str, Beat], *, now: float) -> Scan:
+    """Compare the beats with what was seen before; say which pilots have been silent too long."""
+    pilots: dict[str, Seen] = {}
+    silent: list[str] = []
+    for pilot, beat in beats.items():
+        before = memory.pilots.get(pilot)
+        if before is None or beat.counter > before.counter or beat.lease != before.lease:
+            pilots[pilot] = Seen(beat.counter, now, beat.lease)
+            continue
+        pilots[pilot] = before
+        if not before.buried and now - before.since >= patience(before.lease):
+            silent.append(pilot)
+    silent.sort(key=lambda pilot: pilots[pilot].since)
+    return Scan(replace(memory, pilots=pilots), tuple(silent), now)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do about the silent pilots of one scan."""
+
+    dead: tuple[str, ...]
+    """To be released, then buried."""
+    idle: tuple[str, ...]
+    """They hold nothing: to be buried."""
+    alarm: bool
+    """Too many at once: call someone, and give up only those that have been silent for very long."""
+
+
+def judge(scan: Scan, holding: Collection[str]) -> Verdict:
+    """Decide on the silent pilots, knowing which of them still hold claims.
+
+    Only those that hold something are counted: pilots that died long ago may stand on sheets for a while and must
+    neither raise the alarm nor be taken for a crowd of the living.
+    """
+    idle = tuple(pilot for pilot in scan.silent if pilot not in holding)
+    suspects = tuple(pilot for pilot in scan.silent if pilot in holding)
+    pilots = scan.memory.pilots
+    watched = sum(not seen.buried for seen in pilots.values()) - len(idle)
+    if len(suspects) < ALARM_LEAST or len(suspects) <= ALARM_SHARE * watched:
+        return Verdict(suspects, idle, alarm=False)
+    for_long = [one for one in suspects if scan.now - pilots[one].since >= HOLD_BACK * patience(pilots[one].lease)]
+    return Verdict(tuple(for_long[:AT_ONCE]), idle, alarm=True)
+
+
+def bury(memory: Memory, pilots: Iterable[str]) -> Memory:
+    """Remember that everything these pilots held was released."""
+    changed = dict(memory.pilots)
+    for pilot in pilots:
+        if pilot in changed:
+            changed[pilot] = replace(changed[pilot], buried=True)
+    return replace(memory, pilots=changed)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldClaim:
+    """A claim as its job document shows it."""
+
+    job: str
+    claim: str
+    pilot: str
+
+
+def forgotten(
+    memory: Memory, held: Iterable[HeldClaim], beats: Mapping[str, Beat], *, lease: int, now: float
+) -> tuple[Memory, tuple[HeldClaim, ...]]:
+    """The claims that their own pilots do not know of: not named in two later beats, or no beat ever came.
+
+    The answer that should have told the pilot of its claim was lost. A claim that shows up for a pilot already buried
+    (it was written late, or no search had shown it) is lost as well.
+    """
+    unnamed: dict[str, Unnamed] = {}
+    lost: list[HeldClaim] = []
+    for one in held:
+        beat = beats.get(one.pilot)
+        seen = memory.pilots.get(one.pilot)
+        if seen is not None and seen.buried and (beat is None or beat.counter <= seen.counter):
+            lost.append(one)
+            continue
+        if beat is not None and one.claim in beat.claims:
+            continue
+        counter = beat.counter if beat is not None else -1
+        first = memory.unnamed.get(one.claim)
+        if first is None or first.pilot != one.pilot or (first.counter < 0) != (counter < 0):
+            first = Unnamed(one.pilot, counter, now)
+        unnamed[one.claim] = first
+        never = beat is None and now - first.since >= patience(lease)
+        if never or counter >= first.counter + 2 > 1:
+            lost.append(one)
+    return replace(memory, unnamed=unnamed), tuple(lost)

@@ -1,0 +1,97 @@
+"""A pilot, its beats, and the sheets on which a server notes the beats of many pilots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from forestay.domain.jobs.job_document import ANY_DOWNSTREAM
+from forestay.domain.jobs.resources import Resources
+
+
+class PilotState(StrEnum):
+    """How a pilot stands with the servers."""
+
+    ALIVE = "alive"
+    GONE = "gone"
+    """It said good-bye, or its death was confirmed; its token is no longer good."""
+    SILENT = "silent"
+    """Its lease ran out. It may come back, and then it is alive again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pilot:
+    """A process in a batch allocation that pulls jobs."""
+
+    id: str
+    tenant: str
+    host: str
+    site: str
+    slots: int
+    resources: Resources
+    lease: int
+    """Seconds."""
+    registered: int
+    state: PilotState = PilotState.ALIVE
+    changed: int = 0
+    batch_job: str | None = None
+    version: str = ""
+    note: str = ""
+    launch: str = ""
+    """Which launch of its site's agent it came by; empty for none."""
+    drain: str = ""
+    """Who ordered it to take no more jobs, and why; empty while nobody did."""
+    revoked: str = ""
+    """Who took its right away, and why; empty while nobody did."""
+    extra: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One sign of life: it counts up, and names the claims that the pilot holds."""
+
+    counter: int
+    session: int
+    """Which of its channels the pilot holds open; counts up."""
+    lease: int
+    claims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BeatSheet:
+    """The newest beats that one server took, for one bucket of pilots; only that server writes it."""
+
+    server: str
+    bucket: int
+    counter: int
+    """The server's own beat."""
+    url: str
+    beats: Mapping[str, Beat]
+
+
+RELAY = "tes:"
+"""How the site of a relay begins: it takes the place of a pilot, and carries jobs to the task server that is named behind it."""
+
+
+def carries(pilot: Pilot, downstream: str) -> bool:
+    """Whether jobs that are meant for a downstream, or for none, may be this pilot's."""
+    if not pilot.site.startswith(RELAY):
+        return not downstream
+    return downstream in (ANY_DOWNSTREAM, pilot.site.removeprefix(RELAY))
+
+
+def newest_beats(sheets: Iterable[BeatSheet]) -> dict[str, Beat]:
+    """Each pilot's newest beat over all sheets: the highest counter and the highest session."""
+    newest: dict[str, Beat] = {}
+    for sheet in sheets:
+        for pilot, beat in sheet.beats.items():
+            known = newest.get(pilot)
+            if known is None or (beat.counter, beat.session) > (known.counter, known.session):
+                newest[pilot] = beat
+    return newest
+
+
+def newest_session(sheets: Iterable[BeatSheet], pilot: str) -> int:
+    """The highest channel session that any server has stored for a pilot; 0 for none."""
+    return max((sheet.beats[pilot].session for sheet in sheets if pilot in sheet.beats), default=0)

@@ -1,0 +1,158 @@
+"""An answer to an exception, whoever gave it, in a form in which two answers can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from forestay.domain.exceptions.incidents.house_policy import FREE_TRIES, SURE
+from forestay.domain.exceptions.incidents.incident import Decision, Incident
+from forestay.domain.exceptions.incidents.ladder import INFRASTRUCTURE
+from forestay.domain.exlets.primitive import Action
+from forestay.domain.jobs.claim import MAX_RELEASES
+from forestay.domain.rules.condition import Verdict
+from forestay.domain.rules.outcome import HOUSE
+from forestay.domain.rules.rule_set import Ruling
+from forestay.domain.rules.rule_tree import Conclusion
+
+
+class Way(StrEnum):
+    """What an answer comes to for the job."""
+
+    RETRY = "retry"
+    """It is tried again as it was."""
+    CHANGED = "retry-changed"
+    """It is tried again with more of something."""
+    ELSEWHERE = "retry-elsewhere"
+    """It is tried again in another place, or with other copies of its files."""
+    HOLD = "hold"
+    """It waits for a person."""
+    FAIL = "fail"
+    """It fails, or is removed, alone or with its case."""
+    COMPLETE = "complete"
+    """It counts as done."""
+    OTHER = "other"
+    """Something else is done: worklets run, people are told. It is not judged."""
+    ERROR = "error"
+    """A condition erred: nothing acts, and a person is asked."""
+    NOTHING = "nothing"
+    """No rule answers an exception of this type, and it is ignored; or nothing was decided yet."""
+
+
+TRYING = frozenset({Way.RETRY, Way.CHANGED, Way.ELSEWHERE})
+STOPPING = frozenset({Way.HOLD, Way.FAIL, Way.COMPLETE, Way.ERROR})
+_FAILING = frozenset({Action.FORCE_FAIL, Action.REMOVE, Action.ROLLBACK})
+_SENDING = frozenset({Action.RESUBMIT, Action.LADDER, Action.RESTART, Action.RESTAGE})
+_PLACES = frozenset({"other-domain", "other-replica", "other-target"})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is done, and by whose word."""
+
+    way: Way
+    by: str = HOUSE
+    """The rule as ``domain/house#RULE``, or the house."""
+    does: str = ""
+    """Its actions, for people."""
+    needs: frozenset[str] = frozenset()
+    """Of what the job gets more, if the way is `CHANGED`."""
+
+    @property
+    def by_rule(self) -> bool:
+        return "#" in self.by
+
+    def same_as(self, other: Answer) -> bool:
+        """Whether it comes to the same for the job, whoever says it."""
+        return (self.way, self.needs) == (other.way, other.needs)
+
+
+def answer_of_steps(steps: Sequence[Mapping[str, Any]], by: str) -> Answer:
+    """What an exlet comes to, by its steps as JSON types."""
+    actions = [str(one.get("action", "")) for one in steps]
+    does = ", ".join(_told(one) for one in steps)
+    if Action.FORCE_COMPLETE in actions:
+        return Answer(Way.COMPLETE, by, does)
+    if _FAILING.intersection(actions):
+        return Answer(Way.FAIL, by, does)
+    if Action.HOLD in actions or (Action.SUSPEND in actions and Action.CONTINUE not in actions):
+        return Answer(Way.HOLD, by, does)
+    sent = next((one for one in steps if one.get("action") in _SENDING), None)
+    if sent is None or Action.COMPENSATE in actions or Action.SELECT in actions:
+        return Answer(Way.OTHER, by, does)
+    if sent.get("needs"):
+        return Answer(Way.CHANGED, by, does, frozenset(map(str, sent["needs"])))
+    if sent.get("how") in _PLACES or Action.AVOID_HOST in actions:
+        return Answer(Way.ELSEWHERE, by, does)
+    return Answer(Way.RETRY, by, does)
+
+
+def answer_of_decision(decision: Decision | None) -> Answer:
+    """What was decided then."""
+    if decision is None:
+        return Answer(Way.NOTHING, "")
+    if decision.exlet is not None:
+        steps: Any = decision.exlet.get("steps", ())
+        return answer_of_steps(steps, decision.by)
+    try:
+        way = Way(decision.verdict)
+    except ValueError:
+        way = Way.OTHER
+    return Answer(way, decision.by, decision.verdict)
+
+
+def answer_of_ruling(ruling: Ruling, house: Answer, conclusion: Conclusion | None) -> Answer:
+    """What is decided now; where no rule concludes, what the house says. `conclusion` is the ruling's, with the steps of a named exlet in the place of its name."""
+    by = ruling.by
+    if by is None:
+        return house
+    if ruling.verdict is Verdict.ERROR:
+        return Answer(Way.ERROR, f"{by.rule_set}#{ruling.flagged}", by.walk.message)
+    return answer_of_conclusion(conclusion, f"{by.rule_set}#{ruling.rule}")
+
+
+def answer_of_conclusion(conclusion: Conclusion | None, by: str) -> Answer:
+    """What a rule's conclusion comes to. An exlet of which only the name is known cannot be carried out, and a person is asked."""
+    if conclusion is None or not conclusion.steps:
+        return Answer(Way.HOLD, by, conclusion.exlet if conclusion is not None else "")
+    return answer_of_steps(conclusion.steps, by)
+
+
+def house_said(incident: Incident, then: Answer, told: Mapping[str, Any]) -> Answer:
+    """What the house says to an incident: what it said then, or else what follows from the incident."""
+    if then.by == HOUSE and then.way is not Way.NOTHING:
+        return then
+    job: Any = incident.context.get("job")
+    if not isinstance(job, Mapping):
+        return Answer(Way.NOTHING)
+    releases, faults = _number(job.get("releases")), _number(job.get("faults"))
+    if releases >= MAX_RELEASES:
+        return Answer(Way.HOLD, does="hold")
+    confidence = told.get("confidence")
+    sure = isinstance(confidence, int | float) and confidence >= SURE
+    if told.get("cause") in INFRASTRUCTURE and sure and releases < len(FREE_TRIES):
+        return Answer(Way.RETRY, does="retry")
+    if faults < _number(job.get("max_attempts")):
+        return Answer(Way.RETRY, does="retry")
+    return (
+        Answer(Way.HOLD, does="hold") if job.get("when_exhausted") == Way.HOLD.value else Answer(Way.FAIL, does="fail")
+    )
+
+
+def _told(step: Mapping[str, Any]) -> str:
+    needs: Any = step.get("needs") or {}
+    changes = [f"{name} {_change(need)}" for name, need in needs.items()] if isinstance(needs, Mapping) else []
+    place = [str(step[name]) for name in ("how", "target") if step.get(name) and step[name] not in ("same", "changed")]
+    return " ".join([str(step.get("action", "")), *place, *changes])
+
+
+def _change(need: object) -> str:
+    if not isinstance(need, Mapping):
+        return ""
+    return f"× {need['factor']:g}" if need.get("factor") is not None else f"to {need.get('to')}"
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,285 @@
+"""Parts of a condition in plain Python, and how larger ones are made of smaller ones.
+
+Texts, whole numbers, fractions and truths are compared, counted with and looked up alike in both languages. What is not alike, or not
+known, is left open: asking it raises, and so does everything that would be an error of the conditions' own language. `&&` and `||` are then
+as they are there: a false part makes a conjunction false, whatever else errs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import add, contains, eq, ge, gt, le, lt, mul, ne, sub, truediv
+from typing import Any, NamedTuple
+
+from forestay.domain.rules.context import Context, Field, Kind
+
+Ask = Callable[[Context, Any], Any]
+"""What a part comes to, over a context and the member that a macro looks at. Raises one of `OPEN` where only the language can tell."""
+OPEN = (ArithmeticError, LookupError, TypeError)
+
+LARGEST = 2**63 - 1
+NULL, _LIST, _UNREAD = "null", "list", ""
+
+COMPARED: dict[str, Callable[[Any, Any], bool]] = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_ORDERED = frozenset({Kind.INT, Kind.NUMBER, Kind.TEXT})
+_SIZED = frozenset({Kind.TEXT, Kind.TEXTS, Kind.WORDS})
+_KEYED = frozenset({Kind.TEXTS, Kind.WORDS, Kind.DATA})
+
+
+class Comparison(NamedTuple):
+    """A field compared with a value."""
+
+    field: str
+    sign: str
+    """Beside the language's own: `has`, a map has a key; `among`, the value is one of some."""
+    value: str | int | float | bool | tuple[str | int, ...] | None
+
+
+class Part(NamedTuple):
+    """A part of a condition that was read."""
+
+    kind: str
+    """A `Kind`, or one of the few that no field has."""
+    ask: Ask
+    field: str = ""
+    """It is this field, and nothing else."""
+    nullable: bool = False
+    value: Any = None
+    """What it is, where it is written in the text."""
+    is_written: bool = False
+    comparisons: tuple[Comparison, ...] = ()
+    """If one of them is false, so is the part."""
+    member: Comparison | None = None
+    """It is a member of a map, which is there if this holds."""
+
+
+def _open(_context: Context, _member: Any) -> Any:
+    raise LookupError
+
+
+UNREAD = Part(_UNREAD, _open)
+MEMBER = Part(Kind.TEXT, lambda _, member: member)
+"""What a macro looks at: a line of a list of texts, or a key of a map."""
+
+
+def of_field(field: Field) -> Part:
+    name = field.name
+    truth = (Comparison(name, "==", value=True),) if field.kind is Kind.TRUTH else ()
+    return Part(field.kind, lambda context, _: context[name], name, field.optional, comparisons=truth)
+
+
+def written(kind: str, value: Any) -> Part:
+    return Part(kind, lambda _c, _m: value, value=value, is_written=True, nullable=value is None)
+
+
+def listed(members: list[Part]) -> Part:
+    kinds = {one.kind for one in members}
+    if len(kinds) != 1 or not all(one.is_written for one in members) or not kinds & _ORDERED:
+        return UNREAD
+    values = tuple(one.value for one in members)
+    return Part(_LIST, _open, value=(kinds.pop(), values), is_written=True)
+
+
+def joined(parts: list[Part], *, any_: bool) -> Part:
+    """Parts joined by `||` (any of them) or `&&`."""
+    if not any(one.kind == Kind.TRUTH for one in parts):
+        return UNREAD
+    asks = tuple(one.ask for one in parts)
+
+    def ask(context: Context, member: Any) -> Any:
+        left_open = False
+        for one in asks:
+            try:
+                if one(context, member) is any_:
+                    return any_
+            except OPEN:
+                left_open = True
+        if left_open:
+            raise LookupError
+        return not any_
+
+    comparisons = () if any_ else tuple(one for part in parts for one in part.comparisons)
+    return Part(Kind.TRUTH, ask, comparisons=comparisons)
+
+
+def of_members(over: Part, body: Part, *, any_: bool) -> Part:
+    """`exists` and `all`: `||` and `&&` over the members of a list, or the keys of a map."""
+    if over.kind not in {Kind.TEXTS, Kind.WORDS} or body.kind != Kind.TRUTH:
+        return UNREAD
+    members, asked = over.ask, body.ask
+
+    def ask(context: Context, member: Any) -> Any:
+        left_open = False
+        for one in members(context, member):
+            try:
+                if asked(context, one) is any_:
+                    return any_
+            except OPEN:
+                left_open = True
+        if left_open:
+            raise LookupError
+        return not any_
+
+    return Part(Kind.TRUTH, ask)
+
+
+def denied(part: Part) -> Part:
+    if part.kind != Kind.TRUTH:
+        return UNREAD
+    ask = part.ask
+    comparisons = (Comparison(part.field, "==", value=False),) if part.field else ()
+    return Part(Kind.TRUTH, lambda context, member: not ask(context, member), comparisons=comparisons)
+
+
+def choice(condition: Part, yes: Part, no: Part) -> Part:
+    kind = yes.kind or no.kind
+    if condition.kind != Kind.TRUTH or (no.kind or kind) != kind or kind not in {*_ORDERED, Kind.TRUTH}:
+        return UNREAD
+    asked, so, other = condition.ask, yes.ask, no.ask
+    return Part(
+        kind,
+        lambda context, member: so(context, member) if asked(context, member) else other(context, member),
+        nullable=yes.nullable or no.nullable,
+    )
+
+
+def compared(sign: str, left: Part, right: Part) -> Part:
+    if left.is_written and not right.is_written:
+        sign, left, right = _MIRRORED[sign], right, left
+    orders = sign not in {"==", "!="}
+    if right.kind == NULL:
+        if not left.nullable or orders:
+            return UNREAD
+    elif left.kind != right.kind or (left.kind not in _ORDERED and (orders or left.kind != Kind.TRUTH)):
+        return UNREAD
+    holds, ask = COMPARED[sign], left.ask
+    if right.is_written:
+        name, value = left.field, right.value
+        if not name:
+            return Part(Kind.TRUTH, lambda context, member: holds(ask(context, member), value))
+        comparisons = () if orders and left.kind == Kind.TEXT else (Comparison(name, sign, value),)
+        return Part(Kind.TRUTH, lambda context, _: holds(context[name], value), comparisons=comparisons)
+    other = right.ask
+    return Part(Kind.TRUTH, lambda context, member: holds(ask(context, member), other(context, member)))
+
+
+def within(left: Part, right: Part) -> Part:
+    ask, comparisons = left.ask, tuple[Comparison, ...]()
+    if right.kind == _LIST:
+        kind, values = right.value
+        if left.kind != kind:
+            return UNREAD
+        if left.field and kind in {Kind.TEXT, Kind.INT}:
+            comparisons = (Comparison(left.field, "among", values),)
+        return Part(Kind.TRUTH, lambda context, member: ask(context, member) in values, comparisons=comparisons)
+    if left.kind != Kind.TEXT or right.kind not in _KEYED:
+        return UNREAD
+    if left.is_written and right.field and right.kind != Kind.TEXTS:
+        comparisons = (Comparison(right.field, "has", left.value),)
+    among = right.ask
+    return Part(
+        Kind.TRUTH, lambda context, member: ask(context, member) in among(context, member), comparisons=comparisons
+    )
+
+
+def has(part: Part) -> Part:
+    if part.member is None:
+        return UNREAD
+    name, _, key = part.member
+
+    def ask(context: Context, _: Any) -> bool:
+        keys: Any = context[name]
+        return key in keys
+
+    return Part(Kind.TRUTH, ask, comparisons=(part.member,))
+
+
+def at_key(part: Part, key: Part) -> Part:
+    """A member of a map; asking for one that is not there is an error."""
+    found = (
+        Comparison(part.field, "has", key.value) if part.field and key.is_written and key.kind == Kind.TEXT else None
+    )
+    if part.kind == Kind.DATA:
+        return Part(_UNREAD, _open, member=found)
+    if part.kind != Kind.WORDS or key.kind != Kind.TEXT:
+        return UNREAD
+    ask, name = part.ask, key.ask
+    return Part(Kind.TEXT, lambda context, member: ask(context, member)[name(context, member)], member=found)
+
+
+def at_place(part: Part, place: Part) -> Part:
+    # A place counted from the end is Python's habit, and an error of the language.
+    if part.kind != Kind.TEXTS or place.kind != Kind.INT or not place.is_written or place.value < 0:
+        return UNREAD
+    ask, number = part.ask, place.value
+    return Part(Kind.TEXT, lambda context, member: ask(context, member)[number])
+
+
+def sized(part: Part) -> Part:
+    if part.kind not in _SIZED:
+        return UNREAD
+    ask = part.ask
+    return Part(Kind.INT, lambda context, member: len(ask(context, member)))
+
+
+def fraction(part: Part) -> Part:
+    if part.kind != Kind.INT:
+        return UNREAD
+    ask = part.ask
+    return Part(Kind.NUMBER, lambda context, member: float(ask(context, member)))
+
+
+def asked_of_text(name: str, on: Part, given: Part) -> Part:
+    if (on.kind, given.kind) != (Kind.TEXT, Kind.TEXT) or name not in _OF_TEXTS:
+        return UNREAD
+    by, ask, other = _OF_TEXTS[name], on.ask, given.ask
+    return Part(Kind.TRUTH, lambda context, member: by(ask(context, member), other(context, member)))
+
+
+def negative(part: Part) -> Part:
+    if part.kind not in {Kind.INT, Kind.NUMBER}:
+        return UNREAD
+    if part.is_written:
+        return written(part.kind, -part.value)
+    ask = part.ask
+    # The smallest whole number is the one whose negative does not fit.
+    return Part(part.kind, _fitting(lambda c, m: -ask(c, m)) if part.kind == Kind.INT else lambda c, m: -ask(c, m))
+
+
+def counted(sign: str, left: Part, right: Part) -> Part:
+    if left.kind != right.kind or left.kind not in {Kind.INT, Kind.NUMBER} or (left.kind, sign) == (Kind.NUMBER, "%"):
+        return UNREAD
+    one, other = left.ask, right.ask
+    if left.kind == Kind.NUMBER:
+        by = _OF_FRACTIONS[sign]
+        return Part(Kind.NUMBER, lambda context, member: by(one(context, member), other(context, member)))
+    by = _OF_WHOLE[sign]
+    return Part(Kind.INT, _fitting(lambda context, member: by(one(context, member), other(context, member))))
+
+
+def _fitting(ask: Ask) -> Ask:
+    def fits(context: Context, member: Any) -> int:
+        found: int = ask(context, member)
+        if not -LARGEST <= found <= LARGEST:
+            raise OverflowError
+        return found
+
+    return fits
+
+
+def _whole_times(one: int, other: int) -> int:
+    """The language rounds towards nought, Python downwards."""
+    times = abs(one) // abs(other)
+    return times if (one < 0) == (other < 0) else -times
+
+
+def _left_over(one: int, other: int) -> int:
+    return one - other * _whole_times(one, other)
+
+
+_OF_TEXTS: dict[str, Callable[[str, str], bool]] = {
+    "contains": contains, "startsWith": str.startswith, "endsWith": str.endswith,
+}  # fmt: skip
+_OF_FRACTIONS: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul, "/": truediv}
+_OF_WHOLE: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul, "/": _whole_times, "%": _left_over}

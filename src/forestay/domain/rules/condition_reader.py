@@ -1,0 +1,236 @@
+"""Reads a condition's text into parts in plain Python, as far as that is surely what the language says.
+
+Whoever asks what was read takes true and false for answers and hands the rest to the language itself, which alone says what an error is.
+Members of unknown type, patterns and the rarer functions are passed over: `&&` and `||` may be decided without them. A text with anything
+else in it is not read at all.
+
+Only a text that compiles may be read: its types are then known to fit.
+"""
+
+from __future__ import annotations
+
+import re
+
+from forestay.domain.rules import condition_part as parts
+from forestay.domain.rules.condition_part import COMPARED, LARGEST, NULL, UNREAD, Part, written
+from forestay.domain.rules.context import BY_NAME, Kind
+
+MOST_TOKENS = 1_500
+DEEPEST = 32
+MOST_MACROS = 8
+"""So many that stand beside each other stay far below the language's budget of iterations; nested ones may not."""
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<number>\d{1,15}\.\d{1,15}(?![\w.]))|(?P<int>(?:0|[1-9]\d{0,18})(?![\w.]))
+    |"(?P<double>[^"\\\n]*)"|'(?P<single>[^'\\\n]*)'|(?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,()\[\]]))""",
+    re.VERBOSE | re.ASCII,
+)
+_MACROS = frozenset({"exists", "all", "exists_one", "existsOne", "map", "filter"})
+
+
+class NotPlainError(Exception):
+    """The text has something in it that is not read here."""
+
+
+def read_condition(text: str) -> Part:
+    """The whole text. Raises `NotPlainError` where not even its shape is known."""
+    tokens: list[tuple[str, str]] = []
+    at, end = 0, len(text.rstrip())
+    while at < end:
+        match = _TOKEN.match(text, at)
+        if match is None or match.lastgroup is None or len(tokens) == MOST_TOKENS:
+            raise NotPlainError
+        tokens.append((match.lastgroup, match[match.lastgroup]))
+        at = match.end()
+    reader = _Reader(tokens)
+    whole = reader.expression()
+    if reader.at != len(tokens):
+        raise NotPlainError
+    return whole
+
+
+class _Reader:
+    """One method for each level of the language's grammar."""
+
+    def __init__(self, tokens: list[tuple[str, str]]) -> None:
+        self.tokens = [*tokens, ("end", "")]
+        self.at = self.depth = self.macros = 0
+        self.member = ""
+        """The name by which a macro calls the member that it looks at."""
+
+    def sign(self, *wanted: str) -> str:
+        """The next token if it is one of these signs; it is then passed."""
+        kind, found = self.tokens[self.at]
+        if kind != "sign" or found not in wanted:
+            return ""
+        self.at += 1
+        return found
+
+    def want(self, sign: str) -> None:
+        if not self.sign(sign):
+            raise NotPlainError
+
+    def name(self) -> str:
+        kind, found = self.tokens[self.at]
+        if kind != "name" or found in {"true", "false", "null", "in"}:
+            raise NotPlainError
+        self.at += 1
+        return found
+
+    def follows(self, sign: str, after: int = 0) -> bool:
+        return self.tokens[min(self.at + after, len(self.tokens) - 1)] == ("sign", sign)
+
+    def expression(self) -> Part:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise NotPlainError
+        condition = self.either()
+        if self.sign("?"):
+            yes = self.either()
+            self.want(":")
+            condition = parts.choice(condition, yes, self.expression())
+        self.depth -= 1
+        return condition
+
+    def either(self) -> Part:
+        found = [self.both()]
+        while self.sign("||"):
+            found.append(self.both())
+        return found[0] if len(found) == 1 else parts.joined(found, any_=True)
+
+    def both(self) -> Part:
+        found = [self.relation()]
+        while self.sign("&&"):
+            found.append(self.relation())
+        return found[0] if len(found) == 1 else parts.joined(found, any_=False)
+
+    def relation(self) -> Part:
+        left = self.sum()
+        for _ in range(DEEPEST):
+            if self.tokens[self.at] == ("name", "in"):
+                self.at += 1
+                left = parts.within(left, self.sum())
+            elif sign := self.sign(*COMPARED):
+                left = parts.compared(sign, left, self.sum())
+            else:
+                return left
+        raise NotPlainError
+
+    def sum(self) -> Part:
+        left = self.product()
+        for _ in range(DEEPEST):
+            sign = self.sign("+", "-")
+            if not sign:
+                return left
+            left = parts.counted(sign, left, self.product())
+        raise NotPlainError
+
+    def product(self) -> Part:
+        left = self.single()
+        for _ in range(DEEPEST):
+            sign = self.sign("*", "/", "%")
+            if not sign:
+                return left
+            left = parts.counted(sign, left, self.single())
+        raise NotPlainError
+
+    def single(self) -> Part:
+        nots = minuses = 0
+        while self.sign("!"):
+            nots += 1
+        while not nots and self.sign("-"):
+            minuses += 1
+        if minuses > 1:
+            raise NotPlainError
+        part = self.whole()
+        if minuses:
+            return parts.negative(part)
+        return parts.denied(part) if nots % 2 else part if not nots or part.kind == Kind.TRUTH else UNREAD
+
+    def whole(self) -> Part:
+        """A primary and what is asked of it: members, places, methods."""
+        part = self.primary()
+        for _ in range(DEEPEST):
+            if self.sign("."):
+                name = self.name()
+                part = self.method(part, name) if self.sign("(") else parts.at_key(part, written(Kind.TEXT, name))
+            elif self.sign("["):
+                place = self.expression()
+                self.want("]")
+                part = parts.at_key(part, place) if part.kind == Kind.WORDS else parts.at_place(part, place)
+            else:
+                return part
+        raise NotPlainError
+
+    def primary(self) -> Part:
+        kind, found = self.tokens[self.at]
+        if kind == "name" and found not in {"true", "false", "null"}:
+            return self.function() if self.follows("(", 1) else self.named()
+        self.at += 1
+        if kind in {"double", "single"}:
+            return written(Kind.TEXT, found)
+        if kind == "int" and int(found) <= LARGEST:
+            return written(Kind.INT, int(found))
+        if kind == "number":
+            return written(Kind.NUMBER, float(found))
+        if kind == "name":
+            return written(NULL, None) if found == "null" else written(Kind.TRUTH, found == "true")
+        if (kind, found) == ("sign", "("):
+            inner = self.expression()
+            self.want(")")
+            return inner
+        if (kind, found) == ("sign", "["):
+            return parts.listed(self.several("]"))
+        raise NotPlainError
+
+    def named(self) -> Part:
+        """A field by its longest name, or the member that a macro looks at."""
+        names = [self.name()]
+        while self.follows(".") and self.tokens[self.at + 1][0] == "name" and not self.follows("(", 2):
+            self.at += 1
+            names.append(self.name())
+        if names[0] == self.member:
+            return parts.MEMBER if len(names) == 1 else UNREAD
+        for length in range(len(names), 0, -1):
+            field = BY_NAME.get(".".join(names[:length]))
+            if field is not None:
+                part = parts.of_field(field)
+                for key in names[length:]:
+                    part = parts.at_key(part, written(Kind.TEXT, key))
+                return part
+        return UNREAD
+
+    def function(self) -> Part:
+        name = self.name()
+        self.at += 1
+        given = self.several(")")
+        by = {"size": parts.sized, "double": parts.fraction, "has": parts.has}.get(name)
+        return by(given[0]) if by is not None and len(given) == 1 else UNREAD
+
+    def method(self, on: Part, name: str) -> Part:
+        if name in _MACROS:
+            return self.macro(on, name)
+        given = self.several(")")
+        if name == "size" and not given:
+            return parts.sized(on)
+        return parts.asked_of_text(name, on, given[0]) if len(given) == 1 else UNREAD
+
+    def macro(self, over: Part, name: str) -> Part:
+        self.macros += 1
+        if self.member or self.macros > MOST_MACROS:
+            raise NotPlainError
+        self.member = self.name()
+        self.want(",")
+        given = self.several(")")
+        self.member = ""
+        if name not in {"exists", "all"} or len(given) != 1:
+            return UNREAD
+        return parts.of_members(over, given[0], any_=name == "exists")
+
+    def several(self, end: str) -> list[Part]:
+        found: list[Part] = []
+        while not self.sign(end):
+            if found:
+                self.want(",")
+            found.append(self.expression())
+        return found

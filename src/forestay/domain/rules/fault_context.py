@@ -1,0 +1,70 @@
+"""What rules may ask about the fault of a job, as the typed context has it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from forestay.domain.exceptions.causes.cause import Finding
+from forestay.domain.exceptions.evidence.evidence import Evidence, Scheduler
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.rules.context import LONGEST_TEXT, MOST_MEMBERS, NOTHING_KNOWN, Context
+
+_OPTIONAL = (
+    "exit_code", "signal", "hold_code", "hold_subcode", "peak_memory", "memory_limit", "oom_kills", "disk_left", "wall_time", "time_limit",
+)  # fmt: skip
+
+
+def fault_context(
+    document: JobDocument, finding: Finding, evidence: Evidence, *, flow: str, task: str, now: int
+) -> Context:
+    """The context of a job whose last attempt did not end well. `flow` is the flow's name; both are empty for a job that no case asked for."""
+    needs, tie, moment = document.resources, document.tie, datetime.fromtimestamp(now / 1000, UTC)
+    told: dict[str, object] = {
+        "exception.type": ExceptionType.ABORT.value,
+        "exception.task": task,
+        "cause": finding.cause.value,
+        "confidence": float(finding.confidence),
+        "retry": finding.retry.value,
+        "pattern": finding.pattern,
+        "job.id": document.id,
+        "job.name": document.name,
+        "job.owner": document.owner,
+        "job.team": document.team,
+        "job.labels": dict(document.labels),
+        "job.parameters": dict(document.parameters),
+        "job.index": document.index,
+        "job.priority": document.priority,
+        "job.attempt": document.attempt,
+        "job.generation": document.generation,
+        "job.faults": document.faults,
+        "job.releases": document.releases,
+        "job.cpus": needs.cpus,
+        "job.memory": needs.memory,
+        "job.disk": needs.disk,
+        "job.gpus": needs.gpus,
+        "job.wall": needs.wall,
+        "job.age": max(0.0, (now - document.created) / 1000),
+        "evidence.scheduler": evidence.scheduler.value if evidence.scheduler is not Scheduler.NONE else "none",
+        "evidence.scheduler_state": evidence.scheduler_state,
+        "evidence.scheduler_reason": evidence.scheduler_reason,
+        "evidence.log_tail": [line[:LONGEST_TEXT] for line in evidence.log_tail[-MOST_MEMBERS:]],
+        "evidence.node": evidence.node,
+        "evidence.transfer": evidence.transfer,
+        "evidence.stage": evidence.stage.value if evidence.stage else "",
+        "evidence.more": dict(evidence.more),
+        "case.id": tie.case if tie is not None else "",
+        "case.flow": flow,
+        "case.version": tie.flow if tie is not None else "",
+        "case.depth": len(tie.above) if tie is not None else 0,
+        "item.name": task,
+        "host.name": evidence.node,
+        "now.hour": moment.hour,
+        "now.weekday": moment.isoweekday(),
+    }
+    for name in _OPTIONAL:
+        value = getattr(evidence, name)
+        told[f"evidence.{name}"] = (
+            float(value) if value is not None and name.endswith(("_time", "time_limit")) else value
+        )
+    return {**NOTHING_KNOWN, **told}

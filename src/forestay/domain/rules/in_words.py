@@ -1,0 +1,67 @@
+"""Rules as a reader takes them in: what one rule really says where it stands, and a whole tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, Walk
+
+
+def conclusion_in_words(conclusion: Conclusion) -> str:
+    """The exlet's name, or its steps one after the other."""
+    if conclusion.exlet:
+        return conclusion.exlet
+    return ", then ".join(_step(step) for step in conclusion.steps) or "nothing"
+
+
+def _step(step: object) -> str:
+    if not isinstance(step, dict) or not step:
+        return str(step)
+    first = str(step.get("do") or step.get("action") or next(iter(step)))
+    target = step.get("on") or step.get("target")
+    return f"{first} {target}" if target else first
+
+
+def effective_rule(tree: RuleTree, rule: str) -> str:
+    """One rule with everything that leads to it: `if … except if … else if … then …`.
+
+    Each rule on the way is named once: a refinement by *except if*, an alternative by *else if*.
+    """
+    way = [one for one in tree.way_to(rule) if one.id != ROOT]
+    words = [f"{_joint(tree, one)} {one.condition}" for one in way]
+    if not words:
+        return "always: nothing"
+    return f"{' '.join(words)} then {conclusion_in_words(tree.rules[rule].conclusion)}"
+
+
+def tree_in_words(tree: RuleTree) -> tuple[str, ...]:
+    """A line a rule, refinements set in."""
+    return tuple(_lines(tree))
+
+
+def walk_in_words(tree: RuleTree, walk: Walk) -> tuple[str, ...]:
+    """A line a rule that was tested, and what came of it."""
+    lines: list[str] = []
+    for tested in walk.path:
+        if tested.rule == ROOT:
+            continue
+        rule = tree.rules[tested.rule]
+        outcome = f"error: {tested.message}" if tested.message else str(tested.verdict)
+        lines.append(f"{_joint(tree, rule)} {rule.condition} → {outcome}{_note(rule)}")
+    return tuple(lines)
+
+
+def _lines(tree: RuleTree) -> Iterator[str]:
+    for rule, level in tree.in_order():
+        yield f"{'  ' * level}{_joint(tree, rule)} {rule.condition} then {conclusion_in_words(rule.conclusion)}{_note(rule)}"
+
+
+def _note(rule: Rule) -> str:
+    return " (shadow)" if rule.state is RuleState.SHADOW else ""
+
+
+def _joint(tree: RuleTree, rule: Rule) -> str:
+    above = tree.rules[rule.parent or ROOT]
+    if above.true_child != rule.id:
+        return "else if"
+    return "if" if above.id == ROOT else "except if"

@@ -1,0 +1,300 @@
+"""Proposals: rules that follow from what mended recorded faults, and from what people did by hand (P0-30).
+
+Pure: the incidents are handed over one by one with what came of them (`outcome`). Each that was followed by something tells of one *remedy*: the job was tried again as it was, on another host, or with more of
+something; or a person failed it, cancelled it or said that it counts as done. Remedies are counted over groups of incidents, from the broad (a cause) to the narrow (a cause with a pattern, an exit code, a task, a
+job's name, a host). A rule is proposed for a group in which a remedy helped at least `LEAST` times, and did not in at most a fifth of the tries. Where further tries were in vain again and again, it is proposed to ask a person.
+
+The condition is as narrow as the support allows: the facts that make the group, and every further fact that all supporting incidents share. A proposal is only words; nothing acts by it, and whoever adds it adds a shadow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.jobs.lifecycle import Event
+from forestay.domain.rules.answer import Answer, answer_of_steps
+from forestay.domain.rules.outcome import AMOUNTS, Attempt, Came, Outcome
+
+LEAST = 3
+"""Times that a remedy must have helped."""
+EXCEPTIONS = 0.2
+"""The share of the tries in which it may not have."""
+MOST_WRONG = 0.1
+"""The share of the incidents that a proposal would answer on which it may be wrong."""
+MOST_GROUPS = 20_000
+EXAMPLES = 5
+MOST_SHARED = 3
+"""Further facts of a condition."""
+FACTS = (
+    "cause", "pattern", "exception.task", "job.name", "evidence.exit_code", "evidence.signal", "evidence.scheduler_state",
+    "evidence.scheduler_reason", "evidence.stage", "host.name",
+)  # fmt: skip
+"""What conditions of proposals compare, the most telling first."""
+SPLITS: tuple[tuple[str, ...], ...] = (
+    ("cause",), ("cause", "pattern"), ("cause", "exception.task"), ("cause", "job.name"), ("cause", "evidence.exit_code"),
+    ("cause", "evidence.signal"), ("cause", "evidence.scheduler_reason"), ("cause", "host.name"),
+)  # fmt: skip
+"""The groups that are looked at, the broad ones first."""
+UNKNOWN = "unknown"
+
+Fact = tuple[str, str | int]
+
+
+class Kind(StrEnum):
+    """What followed on a fault."""
+
+    RETRY = "retry"
+    ELSEWHERE = "elsewhere"
+    MORE = "more"
+    FAIL = "fail"
+    COMPLETE = "complete"
+    ASK = "ask"
+    """Further tries were in vain."""
+
+
+class Remedy(NamedTuple):
+    """One thing that can be done about a fault."""
+
+    kind: Kind
+    amounts: tuple[str, ...] = ()
+    """Of what there was more."""
+
+
+class GroupKey(NamedTuple):
+    """Incidents of a type that share some facts."""
+
+    type: ExceptionType
+    facts: tuple[Fact, ...]
+
+
+@dataclass(slots=True)
+class Support:
+    """How often a remedy helped in a group, and what the incidents have in common in which it did."""
+
+    helped: int = 0
+    tried: int = 0
+    by_hand: int = 0
+    shared: dict[str, str | int] | None = None
+    examples: list[str] = field(default_factory=list)
+    """Incidents in which it helped, the newest first."""
+    against: list[str] = field(default_factory=list)
+    """Incidents in which it did not."""
+    factors: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """Of each amount: the largest factor by which it was raised, and the most that a job then had."""
+
+    @property
+    def enough(self) -> bool:
+        return self.helped >= LEAST and self.tried - self.helped <= EXCEPTIONS * self.tried
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A rule that somebody may want to add."""
+
+    type: ExceptionType
+    condition: str
+    steps: tuple[Mapping[str, object], ...]
+    remedy: Remedy
+    helped: int
+    tried: int
+    by_hand: int
+    examples: tuple[str, ...]
+    against: tuple[str, ...]
+    facts: tuple[Fact, ...]
+
+    @property
+    def cornerstone(self) -> str:
+        return self.examples[0]
+
+    @property
+    def answer(self) -> Answer:
+        """What it would answer; the name is only good among proposals."""
+        return answer_of_steps(self.steps, f"proposal#{self.condition}")
+
+
+def remedy_of(outcome: Outcome) -> tuple[Remedy, bool] | None:
+    """What followed on a fault, and whether it helped. None: nothing did, or it is not over."""
+    if outcome.came in (Came.OPEN, Came.UNKNOWN):
+        return None
+    tried = outcome.tried
+    if tried is not None:
+        if outcome.more:
+            return Remedy(Kind.MORE, tuple(name for name in AMOUNTS if name in outcome.more)), tried.ok
+        return Remedy(Kind.ELSEWHERE if outcome.other_host else Kind.RETRY), tried.ok
+    events = {hand.event for hand in outcome.hands}
+    if outcome.came is Came.FORCED and Event.FORCE_COMPLETE in events:
+        return Remedy(Kind.COMPLETE), True
+    if events & {Event.FORCE_FAIL.value, Event.CANCEL.value}:
+        return Remedy(Kind.FAIL), True
+    return None
+
+
+def facts_of(told: Mapping[str, object]) -> dict[str, str | int]:
+    """The facts of an incident that a condition may compare; what is empty is no fact."""
+    found: dict[str, str | int] = {}
+    for name in FACTS:
+        value = told.get(name)
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            continue
+        if value != "" and (not isinstance(value, str) or len(value) <= 200):
+            found[name] = value
+    return found
+
+
+@dataclass(slots=True)
+class Proposals:
+    """Takes one incident after the other. Its size is bounded by the groups that there are."""
+
+    groups: dict[GroupKey, dict[Remedy, Support]] = field(default_factory=dict)
+
+    def take(
+        self, incident: str, type_: ExceptionType, told: Mapping[str, object], attempt: Attempt, outcome: Outcome
+    ) -> None:
+        """Look at one incident; the newest come first."""
+        found = remedy_of(outcome)
+        if found is None:
+            return
+        remedy, helped = found
+        facts = facts_of(told)
+        seen = [(remedy, helped)]
+        if remedy.kind in (Kind.RETRY, Kind.ELSEWHERE, Kind.MORE):
+            # To ask a person is right where a try was in vain to the end, and an exception where one was not.
+            seen.append((Remedy(Kind.ASK), outcome.came is Came.AGAIN))
+        for names in SPLITS:
+            key = GroupKey(type_, tuple((name, facts[name]) for name in names if name in facts))
+            if len(key.facts) < len(names):
+                continue
+            group = self.groups.get(key)
+            if group is None:
+                if len(self.groups) >= MOST_GROUPS:
+                    continue
+                group = self.groups[key] = {}
+            for one, good in seen:
+                _note(group.setdefault(one, Support()), incident, facts, attempt, outcome, good=good)
+
+    def made(self) -> list[Proposal]:
+        """The rules that are proposed, the best supported first. A narrow group is passed over where a broad one has the same remedy."""
+        found: list[Proposal] = []
+        for key, group in sorted(self.groups.items(), key=lambda one: (len(one[0].facts), str(one[0]))):
+            if _vague(key):
+                continue
+            for remedy, support in group.items():
+                if not support.enough or any(_covers(one, key, remedy) for one in found):
+                    continue
+                if remedy.kind is Kind.ELSEWHERE and _helps(group, Kind.RETRY):
+                    continue  # another try where it was does as well
+                found.append(_proposal(key, remedy, support))
+        return sorted(found, key=lambda one: (-one.helped, one.condition))
+
+
+def _note(
+    support: Support, incident: str, facts: Mapping[str, str | int], attempt: Attempt, outcome: Outcome, *, good: bool
+) -> None:
+    support.tried += 1
+    if not good:
+        if len(support.against) < EXAMPLES:
+            support.against.append(incident)
+        return
+    support.helped += 1
+    support.by_hand += bool(outcome.hands)
+    if support.shared is None:
+        support.shared = dict(facts)
+    else:
+        support.shared = {name: value for name, value in support.shared.items() if facts.get(name) == value}
+    if len(support.examples) < EXAMPLES:
+        support.examples.append(incident)
+    if outcome.tried is not None:
+        for place, name in enumerate(AMOUNTS):
+            before, after = attempt.amounts[place], outcome.tried.amounts[place]
+            if after > before > 0:
+                factor, most = support.factors.get(name, (1.0, 0))
+                support.factors[name] = (max(factor, after / before), max(most, after))
+
+
+def _vague(key: GroupKey) -> bool:
+    """A fault of which the cause is not known is not answered by that alone."""
+    facts = dict(key.facts)
+    return facts.get("cause", UNKNOWN) == UNKNOWN and len(facts) == 1
+
+
+def _covers(one: Proposal, key: GroupKey, remedy: Remedy) -> bool:
+    return one.type is key.type and one.remedy == remedy and set(one.facts) <= set(key.facts)
+
+
+def _helps(group: Mapping[Remedy, Support], kind: Kind) -> bool:
+    return any(remedy.kind is kind and support.enough for remedy, support in group.items())
+
+
+def _proposal(key: GroupKey, remedy: Remedy, support: Support) -> Proposal:
+    further = [
+        (name, value)
+        for name, value in (support.shared or {}).items()
+        if name in FACTS and name not in dict(key.facts) and name != "cause"
+    ]
+    condition = " && ".join(_comparison(*fact) for fact in (*key.facts, *further[:MOST_SHARED]))
+    return Proposal(
+        key.type,
+        condition,
+        _steps(remedy, support),
+        remedy,
+        support.helped,
+        support.tried,
+        support.by_hand,
+        tuple(support.examples),
+        tuple(support.against),
+        key.facts,
+    )
+
+
+def _comparison(name: str, value: str | int) -> str:
+    return f"{name} == {json.dumps(value)}"
+
+
+def _steps(remedy: Remedy, support: Support) -> tuple[Mapping[str, object], ...]:
+    match remedy.kind:
+        case Kind.RETRY:
+            return ({"action": "ladder"},)
+        case Kind.ELSEWHERE:
+            return ({"action": "avoid-host"}, {"action": "resubmit"})
+        case Kind.MORE:
+            needs = {
+                name: {"factor": round(min(support.factors[name][0], 64.0), 2), "at_most": support.factors[name][1]}
+                for name in remedy.amounts
+                if name in support.factors
+            }
+            if not needs:
+                return ({"action": "ladder"},)
+            return ({"action": "resubmit", "how": "changed", "needs": needs},)
+        case Kind.FAIL:
+            return ({"action": "force-fail"},)
+        case Kind.COMPLETE:
+            return ({"action": "force-complete"},)
+        case Kind.ASK:
+            return ({"action": "hold"},)
+
+
+def in_words(one: Proposal) -> Iterator[str]:
+    """A proposal in plain words: what was seen, and what follows."""
+    where = " and ".join(f"{name} {value}" for name, value in one.facts)
+    did = {
+        Kind.RETRY: "another try mended",
+        Kind.ELSEWHERE: "another try on another host mended",
+        Kind.MORE: f"another try with more {' and '.join(one.remedy.amounts)} mended",
+        Kind.FAIL: "a person gave up",
+        Kind.COMPLETE: "a person counted as done",
+        Kind.ASK: "further tries were in vain for",
+    }[one.remedy.kind]
+    hand = f", {one.by_hand} of them by hand" if one.by_hand else ""
+    yield f"Of faults with {where}, {did} {one.helped} of {one.tried}{hand}."
+    if one.against:
+        yield f"It did not hold for {one.tried - one.helped}, such as {one.against[0]}."
+
+
+def worth(*, answered: int, differs: int, wrong: int) -> bool:
+    """Whether a proposal is worth showing after it was replayed: it changes something, and is hardly ever wrong."""
+    return differs >= 1 and wrong <= MOST_WRONG * answered

@@ -1,0 +1,320 @@
+"""Replay: a rule set is run over recorded incidents, and what differs from what was decided then is reported (P1-34).
+
+Pure: whoever has the incidents hands them over one by one, each with what was decided then, what would be decided now and what came of it (`outcome`), and reads the report at the
+end. Nothing is done to any job.
+
+A verdict of a rule is *wrong* where what came of the incident speaks against it:
+
+* *stops*: the rule would hold or fail a job that a further try mended. To hold is not wrong where a person had to act before the job ended well; to fail is.
+* *counts*: the rule would count a job as done that really ended well later: its outputs would be missing.
+* *in vain*: the rule would try again, and just that was tried, and the job failed again of the same cause and never ended well. What was tried must be at least what the rule
+  would do: more memory if the rule gives more memory, another host if it goes elsewhere.
+
+A verdict that nothing speaks for or against, since nothing of the kind was tried, is *unproven*. Answers of the house are compared and not judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from forestay.domain.exceptions.safeguards.brakes import BrakePolicy
+from forestay.domain.exceptions.safeguards.rate_limit import MINUTE
+from forestay.domain.rules.answer import STOPPING, TRYING, Answer, Way
+from forestay.domain.rules.outcome import Attempt, Came, Outcome
+
+HOUR = 60 * MINUTE
+EXAMPLES = 5
+"""Incidents that are named for each group."""
+MOST_GROUPS = 1_000
+MOST_ERRORS = 100
+
+
+class Wrong(StrEnum):
+    """How a verdict is wrong."""
+
+    STOPS = "stops"
+    """It would stop what a further try mended."""
+    COUNTS = "counts"
+    """It would count as done what was not done yet."""
+    IN_VAIN = "in-vain"
+    """It would try what was tried in vain."""
+
+
+WORDS: Mapping[Wrong, str] = {
+    Wrong.STOPS: "would stop a job that a further try mended",
+    Wrong.COUNTS: "would count a job as done that only a further try completed",
+    Wrong.IN_VAIN: "would try again what was tried and failed the same way",
+}
+
+
+class Proof(StrEnum):
+    """Whether what came of an incident speaks for a verdict."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNPROVEN = "unproven"
+
+
+class Compared(NamedTuple):
+    """One incident in the light of the rules that are replayed."""
+
+    incident: str
+    at: int
+    cause: str
+    job: str
+    then: Answer
+    now: Answer
+    outcome: Outcome
+    proof: Proof
+    wrong: Wrong | None
+
+    @property
+    def differs(self) -> bool:
+        now, then = self.now, self.then
+        return now is not then and not now.same_as(then)
+
+
+class GroupKey(NamedTuple):
+    """Incidents that would be answered otherwise in the same way, by the same rule."""
+
+    rule: str
+    cause: str
+    then: Way
+    now: Way
+
+
+@dataclass(slots=True)
+class Group:
+    """How many there are, what came of them, and some of them by name."""
+
+    count: int = 0
+    wrong: int = 0
+    came: Counter[Came] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class RuleTally:
+    """What one rule would have answered."""
+
+    answered: int = 0
+    differs: int = 0
+    errors: int = 0
+    right: int = 0
+    unproven: int = 0
+    wrong: Counter[Wrong] = field(default_factory=Counter)
+    came: Counter[Came] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+    """Incidents of wrong verdicts."""
+    saved: float = 0.0
+    """Core-seconds."""
+    spent: float = 0.0
+    peak_hour: int = 0
+    """The most acts in any hour of the clock."""
+    put_off: int = 0
+    """Acts that the limit of acts of one rule would have put off."""
+
+
+class ErrorOnPath(NamedTuple):
+    """A condition that erred."""
+
+    rule: str
+    incident: str
+    message: str
+
+
+@dataclass(slots=True)
+class Replay:
+    """Takes one incident after the other, and is the report at the end.
+
+    Its size is bounded by the rules, the causes and the hours that there are, not by the incidents.
+    """
+
+    policy: BrakePolicy = field(default_factory=BrakePolicy)
+    shown: int = 100
+    """Incidents that are kept whole: those that differ, the wrong ones first."""
+    incidents: int = 0
+    same: int = 0
+    differs: int = 0
+    by_rule: int = 0
+    errors: int = 0
+    wrong: Counter[Wrong] = field(default_factory=Counter)
+    proof: Counter[Proof] = field(default_factory=Counter)
+    came: Counter[Came] = field(default_factory=Counter)
+    saved: float = 0.0
+    spent: float = 0.0
+    rules: dict[str, RuleTally] = field(default_factory=dict)
+    groups: dict[GroupKey, Group] = field(default_factory=dict)
+    more_groups: int = 0
+    """Differing incidents of groups beyond the most that are kept."""
+    messages: list[ErrorOnPath] = field(default_factory=list)
+    first: int | None = None
+    last: int | None = None
+    _wrong_ones: list[Compared] = field(default_factory=list)
+    _others: list[Compared] = field(default_factory=list)
+    _hours: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _windows: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    def take(
+        self, incident: str, *, at: int, job: str, attempt: Attempt, then: Answer, now: Answer, outcome: Outcome
+    ) -> Compared:
+        """Look at one incident."""
+        proof, wrong = judge(now, outcome)
+        one = Compared(incident, at, attempt.cause, job, then, now, outcome, proof, wrong)
+        self.incidents += 1
+        if self.first is None or at < self.first:
+            self.first = at
+        if self.last is None or at > self.last:
+            self.last = at
+        self.came[outcome.came] += 1
+        saved = spent = 0.0
+        differs = one.differs
+        if differs:
+            self.differs += 1
+            saved, spent = cost(then, now, attempt, outcome)
+            self.saved += saved
+            self.spent += spent
+            self._group(one)
+        else:
+            self.same += 1
+        if wrong is not None:
+            self.wrong[wrong] += 1
+        if differs or wrong is not None:
+            kept = self._wrong_ones if wrong is not None else self._others
+            if len(kept) < self.shown:
+                kept.append(one)
+        if now.by_rule:
+            self._count(one, saved, spent)
+        return one
+
+    def _group(self, one: Compared) -> None:
+        key = GroupKey(one.now.by, one.cause, one.then.way, one.now.way)
+        group = self.groups.get(key)
+        if group is None:
+            if len(self.groups) >= MOST_GROUPS:
+                self.more_groups += 1
+                return
+            group = self.groups[key] = Group()
+        group.count += 1
+        group.wrong += one.wrong is not None
+        group.came[one.outcome.came] += 1
+        if len(group.examples) < EXAMPLES:
+            group.examples.append(one.incident)
+
+    def _count(self, one: Compared, saved: float, spent: float) -> None:
+        self.by_rule += 1
+        self.proof[one.proof] += 1
+        tally = self.rules.get(one.now.by)
+        if tally is None:
+            tally = self.rules[one.now.by] = RuleTally()
+        tally.answered += 1
+        tally.differs += one.differs
+        tally.came[one.outcome.came] += 1
+        tally.saved += saved
+        tally.spent += spent
+        if one.now.way is Way.ERROR:
+            self.errors += 1
+            tally.errors += 1
+            if len(self.messages) < MOST_ERRORS:
+                self.messages.append(ErrorOnPath(one.now.by, one.incident, one.now.does))
+            return
+        tally.right += one.proof is Proof.RIGHT
+        tally.unproven += one.proof is Proof.UNPROVEN
+        if one.wrong is not None:
+            tally.wrong[one.wrong] += 1
+            if len(tally.examples) < EXAMPLES:
+                tally.examples.append(one.incident)
+        self._hours[one.now.by, one.at // HOUR] += 1
+        self._windows[one.now.by, one.at // self.policy.rule_acts.window] += 1
+
+    def finish(self) -> Replay:
+        """Reckon what the brakes would have said, roughly: acts a rule in each hour, and in each window of its limit. Storms and canaries are not reckoned with."""
+        for tally in self.rules.values():
+            tally.peak_hour = tally.put_off = 0
+        for (rule, _), acts in self._hours.items():
+            self.rules[rule].peak_hour = max(self.rules[rule].peak_hour, acts)
+        for (rule, _), acts in self._windows.items():
+            self.rules[rule].put_off += max(0, acts - self.policy.rule_acts.tokens)
+        return self
+
+    @property
+    def peak_hour(self) -> int:
+        """The most acts of all rules in any hour of the clock."""
+        hours: Counter[int] = Counter()
+        for (_, hour), acts in self._hours.items():
+            hours[hour] += acts
+        return max(hours.values(), default=0)
+
+    @property
+    def wrongs(self) -> int:
+        return sum(self.wrong.values())
+
+    def examples(self) -> list[Compared]:
+        """Incidents that differ or are wrong, the wrong ones first."""
+        return (self._wrong_ones + self._others)[: self.shown]
+
+
+def judge(now: Answer, outcome: Outcome) -> tuple[Proof, Wrong | None]:
+    """Whether what came of an incident speaks for the verdict of a rule or against it."""
+    came = outcome.came
+    if not now.by_rule or now.way is Way.OTHER or came in (Came.OPEN, Came.UNKNOWN, Came.CANCELLED):
+        return Proof.UNPROVEN, None
+    if now.way in TRYING:
+        if came is Came.MENDED or came is Came.BY_HAND:
+            # Something mended it. Whether this would have is only known if it was no more than this.
+            return (Proof.RIGHT if _covers(now, outcome) else Proof.UNPROVEN), None
+        if came is Came.AGAIN and _was_tried(now, outcome):
+            return Proof.WRONG, Wrong.IN_VAIN
+        return Proof.UNPROVEN, None
+    if came is Came.MENDED or (came is Came.BY_HAND and now.way is not Way.HOLD):
+        if now.way is Way.ERROR:
+            return Proof.UNPROVEN, None
+        return Proof.WRONG, Wrong.COUNTS if now.way is Way.COMPLETE else Wrong.STOPS
+    if came is Came.FORCED:
+        return (Proof.WRONG, Wrong.STOPS) if now.way is Way.FAIL else (Proof.RIGHT, None)
+    return (Proof.UNPROVEN if now.way is Way.COMPLETE else Proof.RIGHT), None
+
+
+def _was_tried(now: Answer, outcome: Outcome) -> bool:
+    """Whether the next attempt was at least what the answer would do."""
+    match now.way:
+        case Way.CHANGED:
+            return now.needs <= outcome.more
+        case Way.ELSEWHERE:
+            return outcome.other_host
+        case _:
+            return outcome.tried is not None
+
+
+def _covers(now: Answer, outcome: Outcome) -> bool:
+    """Whether the answer would do at least what the next attempt was given."""
+    if outcome.tried is None:
+        return False
+    return outcome.more <= now.needs and (now.way is not Way.ELSEWHERE or outcome.other_host)
+
+
+def cost(then: Answer, now: Answer, attempt: Attempt, outcome: Outcome) -> tuple[float, float]:
+    """Core-seconds that the other answer would have saved, and would have spent beyond what was.
+
+    A further try costs what it did cost; one that was not made, what the failed attempt did. To stop what ended well would save nothing: the job had to run.
+    """
+    tried = outcome.tried
+    if now.way in TRYING:
+        return (0.0, 0.0) if tried is not None or then.way in TRYING else (0.0, attempt.core_seconds)
+    in_vain = outcome.came not in (Came.MENDED, Came.BY_HAND)
+    if now.way in STOPPING and tried is not None and in_vain:
+        return tried.core_seconds, 0.0
+    return 0.0, 0.0
+
+
+def wrong_in(replay: Replay, rules: Iterable[str]) -> Counter[Wrong]:
+    """Wrong verdicts of some rules alone."""
+    found: Counter[Wrong] = Counter()
+    for rule in rules:
+        if (tally := replay.rules.get(rule)) is not None:
+            found += tally.wrong
+    return found

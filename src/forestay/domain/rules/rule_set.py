@@ -1,0 +1,291 @@
+"""Rule sets: all rules of a flow, of a domain or of a pack, by exception type and task; and their versions.
+
+A rule set is a value with a version number. A version is stored as what it changed, so a process that has version 7 takes over
+version 8 by that alone, however large the set is; and any older version can be come back to by changing things once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.rules.condition import Evaluate, Verdict
+from forestay.domain.rules.rule_tree import ROOT, Conclusion, Refused, Rule, RuleTree, Walk, check_tree, copied, walk
+
+ANY_TASK = "*"
+"""The task of a tree that serves every task; it is walked after the task's own."""
+
+
+class Level(StrEnum):
+    """Whose rules they are. In this order they are asked."""
+
+    FLOW = "flow"
+    DOMAIN = "domain"
+    PACK = "pack"
+
+
+_ORDER = {level: place for place, level in enumerate(Level)}
+
+
+class RuleSetId(NamedTuple):
+    """Which rule set: of a tenant, for a flow by its name (all its versions), for the domain, or a pack by its name."""
+
+    tenant: str
+    level: Level
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.level}/{self.name}"
+
+
+class TreeKey(NamedTuple):
+    """Which tree of a rule set. The task of a case-level type is empty; of an item-level type it may be `ANY_TASK`."""
+
+    type: ExceptionType
+    task: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.task}" if self.task else str(self.type)
+
+
+def tree_key(type_: ExceptionType, task: str = "") -> TreeKey:
+    """The key of the tree for an exception: case-level types have one tree, whatever the task."""
+    return TreeKey(type_, "" if type_.of_case else task or ANY_TASK)
+
+
+_EMPTY = RuleTree()
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """All trees of one set, at one version. Version 0 is the empty set, which every set begins as."""
+
+    id: RuleSetId
+    version: int = 0
+    trees: Mapping[TreeKey, RuleTree] = field(default_factory=lambda: MappingProxyType({}))
+
+    def tree(self, key: TreeKey) -> RuleTree:
+        """The tree of a key; the empty one where there are no rules."""
+        return self.trees.get(key, _EMPTY)
+
+    def tree_sets(self) -> Mapping[ExceptionType, Mapping[str, RuleTree]]:
+        """The trees as the paper orders them: at most eleven tree sets, each with its trees by task."""
+        sets: dict[ExceptionType, dict[str, RuleTree]] = {}
+        for key, tree in self.trees.items():
+            sets.setdefault(key.type, {})[key.task] = tree
+        return sets
+
+    def find(self, rule: str) -> tuple[TreeKey, Rule] | None:
+        """The rule of an id, with the tree in which it stands."""
+        for key, tree in self.trees.items():
+            found = tree.rules.get(rule)
+            if found is not None and rule != ROOT:
+                return key, found
+        return None
+
+    def __len__(self) -> int:
+        return sum(len(tree) for tree in self.trees.values())
+
+
+class Change(NamedTuple):
+    """One rule as it was and as it is; None: it was not there, or it is there no more."""
+
+    key: TreeKey
+    rule: str
+    before: Rule | None
+    after: Rule | None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a rule set: what it changed, who made it, when and why. Never changed once stored."""
+
+    rule_set: RuleSetId
+    number: int
+    changes: tuple[Change, ...]
+    by: str
+    at: int
+    note: str = ""
+    replayed: Mapping[str, object] | None = None
+    """Of a promotion: what the replay came to that was made for it."""
+
+
+def with_tree(rule_set: RuleSet, key: TreeKey, tree: RuleTree) -> RuleSet:
+    """The next version of a rule set, with one tree put in its place; a tree without rules is left out."""
+    trees = dict(rule_set.trees)
+    if len(tree):
+        trees[key] = tree
+    else:
+        trees.pop(key, None)
+    return RuleSet(rule_set.id, rule_set.version + 1, MappingProxyType(trees))
+
+
+def diff(old: RuleSet, new: RuleSet) -> tuple[Change, ...]:
+    """What differs between two versions, rule by rule, the links included; trees that are the same value cost nothing."""
+    changes: list[Change] = []
+    for key in sorted(set(old.trees) | set(new.trees)):
+        before, after = old.tree(key), new.tree(key)
+        if before is after:
+            continue
+        for rule in dict.fromkeys((*before.rules, *after.rules)):
+            was, is_ = before.rules.get(rule), after.rules.get(rule)
+            if was is not is_ and was != is_:
+                changes.append(Change(key, rule, was, is_))
+    return tuple(changes)
+
+
+def changes_of(key: TreeKey, before: RuleTree, after: RuleTree, rules: Iterable[str | None]) -> tuple[Change, ...]:
+    """What differs between two trees, where it is known which rules can differ: as quick for many rules as for few."""
+    found = (Change(key, one, before.rules.get(one), after.rules.get(one)) for one in rules if one is not None)
+    return tuple(change for change in found if change.before != change.after)
+
+
+def apply(rule_set: RuleSet, version: Version) -> RuleSet | Refused:
+    """The rule set at its next version. Refused if the version does not follow on this one, or leaves a broken tree."""
+    if version.rule_set != rule_set.id or version.number != rule_set.version + 1:
+        return Refused(
+            f"version {version.number} of {version.rule_set} does not follow {rule_set.version} of {rule_set.id}"
+        )
+    touched: dict[TreeKey, dict[str, Rule]] = {}
+    for key, rule, before, after in version.changes:
+        rules = touched.get(key)
+        if rules is None:
+            rules = touched[key] = copied(rule_set.tree(key))
+        if rules.get(rule) != before:
+            return Refused(f"rule {rule} of {key} is not as version {version.number} found it")
+        if after is None:
+            del rules[rule]
+        else:
+            rules[rule] = after
+    trees = dict(rule_set.trees)
+    for key, rules in touched.items():
+        tree = RuleTree(MappingProxyType(rules))
+        wrong = check_tree(tree) if len(version.changes) > _FEW else _check_few(tree, version.changes, key)
+        if wrong:
+            return Refused(f"{key}: {'; '.join(wrong[:3])}")
+        if len(tree):
+            trees[key] = tree
+        else:
+            trees.pop(key, None)
+    return RuleSet(rule_set.id, version.number, MappingProxyType(trees))
+
+
+_FEW = 8
+"""Up to so many changes the links of the changed rules alone are looked at, so that one more rule does not cost a look at all."""
+
+
+def _check_few(tree: RuleTree, changes: Sequence[Change], key: TreeKey) -> Sequence[str]:
+    wrong: list[str] = []
+    for change in changes:
+        rule = change.after
+        if change.key != key or rule is None:
+            continue
+        wrong += [
+            f"rule {rule.id} has a branch to {child}, which does not hang there"
+            for child in (rule.true_child, rule.false_child)
+            if child is not None and (child not in tree.rules or tree.rules[child].parent != rule.id)
+        ]
+        if rule.parent is not None:
+            above = tree.rules.get(rule.parent)
+            if above is None or rule.id not in (above.true_child, above.false_child):
+                wrong.append(f"rule {rule.id} hangs on no branch")
+        elif rule.id != ROOT:
+            wrong.append(f"rule {rule.id} hangs on no branch")
+    return wrong
+
+
+def next_version(old: RuleSet, new: RuleSet, *, by: str, at: int, note: str = "") -> Version:
+    """What has to be stored so that the old set becomes the new one."""
+    return Version(old.id, old.version + 1, diff(old, new), by, at, note)
+
+
+def roll_back(current: RuleSet, to: RuleSet, *, by: str, at: int, note: str = "") -> Version | Refused:
+    """A new version in which everything is as it was in an older one. Nothing is forgotten: it can be rolled back itself."""
+    if to.id != current.id or to.version >= current.version:
+        return Refused(f"{to.id} at version {to.version} is not older than {current.id} at version {current.version}")
+    changes = diff(current, to)
+    if not changes:
+        return Refused(f"version {to.version} does not differ from version {current.version}")
+    return Version(current.id, current.version + 1, changes, by, at, note or f"back to version {to.version}")
+
+
+class SetWalk(NamedTuple):
+    """A walk through one tree of one set, at the version it had."""
+
+    rule_set: RuleSetId
+    version: int
+    key: TreeKey
+    walk: Walk
+
+
+# Not frozen: every decision makes one, and to make a frozen one takes three times as long.
+@dataclass(slots=True)
+class Ruling:
+    """What the rules say to one exception: every walk that was made, the last of which decides."""
+
+    walks: tuple[SetWalk, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """`true`: a rule concluded; `false`: none did, and house policy decides; `error`: a condition erred, and nothing may act."""
+        return self.walks[-1].walk.verdict if self.walks else Verdict.FALSE
+
+    @property
+    def conclusion(self) -> Conclusion | None:
+        return self.walks[-1].walk.conclusion if self.walks else None
+
+    @property
+    def rule(self) -> str | None:
+        """The rule that concluded."""
+        return self.walks[-1].walk.last_satisfied if self.verdict is Verdict.TRUE else None
+
+    @property
+    def flagged(self) -> str | None:
+        """The rule that erred."""
+        return self.walks[-1].walk.flagged if self.walks else None
+
+    @property
+    def by(self) -> SetWalk | None:
+        """The walk that decided: the one that concluded or erred."""
+        return self.walks[-1] if self.verdict is not Verdict.FALSE else None
+
+
+def in_order(sets: Iterable[RuleSet]) -> tuple[RuleSet, ...]:
+    """The flow's rule set, then the domain's, then the packs by their names."""
+    return tuple(sorted(sets, key=lambda one: asked_at(one.id)))
+
+
+def asked_at(rule_set: RuleSetId) -> tuple[int, str]:
+    """The place of a set in the order in which sets are asked."""
+    return _ORDER[rule_set.level], rule_set.name
+
+
+def keys_for(type_: ExceptionType, task: str) -> tuple[TreeKey, ...]:
+    """The trees of one set that an exception asks: its task's own, then the one for any task."""
+    if type_.of_case:
+        return (TreeKey(type_),)
+    return (TreeKey(type_, ANY_TASK),) if task in {"", ANY_TASK} else (TreeKey(type_, task), TreeKey(type_, ANY_TASK))
+
+
+def decide(
+    sets: Sequence[RuleSet], type_: ExceptionType, task: str, evaluate: Evaluate, *, shadow: bool = False
+) -> Ruling:
+    """Ask the sets in the order given. The first tree that concludes decides; one that errs ends it, and nothing acts.
+
+    With `shadow` the rules that are not yet active count too: what would have been decided. A type for which there are no
+    rules gives no walk at all: the exception is ignored (P1-23).
+    """
+    walks: list[SetWalk] = []
+    for rule_set in sets:
+        for key in keys_for(type_, task):
+            tree = rule_set.trees.get(key)
+            if tree is None:
+                continue
+            walks.append(SetWalk(rule_set.id, rule_set.version, key, walk(tree, evaluate, shadow=shadow)))
+            if walks[-1].walk.verdict is not Verdict.FALSE:
+                return Ruling(tuple(walks))
+    return Ruling(tuple(walks))

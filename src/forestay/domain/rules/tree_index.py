@@ -1,0 +1,271 @@
+"""A tree made ready to be walked quickly: rules that cannot be true are not even looked at.
+
+The rules that are each other's alternatives form a chain. A rule whose condition says `cause == "memory" && …` is false, and does not
+err, wherever the cause is another; so a walk jumps along the chain from one rule that may be true to the next. What it comes to is what
+the plain walk comes to, in every case, errors included; a test holds it to that.
+
+An index belongs to one thread and follows its tree: a rule that is added costs the same however many there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from forestay.domain.rules.condition import Erred, Evaluate, Verdict
+from forestay.domain.rules.condition_part import Comparison
+from forestay.domain.rules.context import FIELDS, Context, Kind
+from forestay.domain.rules.plain_condition import NOTHING, Answer, Conjunction, conjunction_of
+from forestay.domain.rules.rule_set import Change, RuleSet, TreeKey
+from forestay.domain.rules.rule_tree import ROOT, Rule, RuleState, RuleTree, Walk
+
+Compiles = Callable[[str], bool]
+"""Whether a text compiles; nothing is read off one that does not."""
+
+FEW = 8
+"""Up to so many changes an index follows one by one; after more it is made anew."""
+AT_ONCE = 250
+"""Rules that are taken in between two turns, where an index is made bit by bit."""
+FINDS = frozenset({"==", "among", "has"})
+"""Comparisons that are true for few of the values that a field can have."""
+_FEW_VALUES = frozenset(
+    {"cause", "retry", "exception.type", "evidence.scheduler", "evidence.stage", "item.status"}
+    | {field.name for field in FIELDS if field.kind in {Kind.INT, Kind.NUMBER, Kind.TRUTH}}
+)
+"""Fields whose values many exceptions share: a rule is found by another field if it can be."""
+_WORSE = 64
+"""A rule is found by such a field only if so many others have the same value in the other."""
+
+_read = lru_cache(maxsize=200_000)(conjunction_of)
+
+
+class _Bounds:
+    """The places of rules that ask for more, or for less, than a bound; by the bound."""
+
+    __slots__ = ("bounds", "more", "places")
+
+    def __init__(self, *, more: bool) -> None:
+        self.more = more
+        self.bounds: list[float] = []
+        self.places: list[int] = []
+
+    def add(self, bound: float, place: int) -> None:
+        at = bisect_right(self.bounds, bound)
+        self.bounds.insert(at, bound)
+        self.places.insert(at, place)
+
+    def within(self, value: float) -> list[int]:
+        """The places whose bound the value reaches; perhaps not beyond, which the condition itself says."""
+        if self.more:
+            return self.places[: bisect_right(self.bounds, value)] if value >= self.bounds[0] else []
+        return self.places[bisect_left(self.bounds, value) :] if value <= self.bounds[-1] else []
+
+
+class _Chain:
+    """Rules that are each other's alternatives, in their order; and by what each is found."""
+
+    __slots__ = ("bounded", "finders", "found_by", "found_in", "last_active", "looks", "others", "rules")
+
+    def __init__(self) -> None:
+        self.rules: list[tuple[str, Answer]] = []
+        self.finders: list[Comparison | None] = []
+        """By which of its comparisons each rule is found; None: it must always be looked at."""
+        self.found_by: dict[str, dict[object, list[int]]] = {}
+        """The places of rules by a field and the value that it must have."""
+        self.looks: tuple[tuple[str, Callable[[object], list[int] | None]], ...] = ()
+        """How that is asked; at hand, since every walk does."""
+        self.found_in: dict[str, dict[object, list[int]]] = {}
+        """The places of rules by a map and the key that it must have."""
+        self.bounded: dict[tuple[str, bool], _Bounds] = {}
+        """The places of rules by a field and what it must be more, or less, than."""
+        self.others: list[int] = []
+        """The places of rules that must be looked at whatever the context is."""
+        self.last_active: str | None = None
+
+    def append(self, rule: Rule, known: Conjunction) -> None:
+        place = len(self.rules)
+        self.rules.append((rule.id, known.answer))
+        if rule.state is RuleState.ACTIVE:
+            self.last_active = rule.id
+        rarest: list[list[int]] = []
+        finder: Comparison | None = None
+        fewest = 0
+        for one in known.comparisons:
+            field, sign, value = one
+            if sign not in FINDS:
+                continue
+            by_value = (self.found_in if sign == "has" else self.found_by).setdefault(field, {})
+            values = dict.fromkeys(value) if isinstance(value, tuple) else (value,)
+            lists = [by_value.setdefault(each, []) for each in values]
+            if len(self.looks) < len(self.found_by):
+                self.looks = tuple((name, known.get) for name, known in self.found_by.items())
+            most = max(map(len, lists)) + (_WORSE if field in _FEW_VALUES else 0)
+            if finder is None or most < fewest:
+                rarest, finder, fewest = lists, one, most
+        self.finders.append(finder or self._bound(known, place))
+        for places in rarest:
+            places.append(place)
+
+    def _bound(self, known: Conjunction, place: int) -> Comparison | None:
+        # Counters are mostly low: a rule that asks for many of something is rarely looked at.
+        ordered = sorted((one for one in known.comparisons if one.sign[0] in "<>"), key=lambda one: one.sign[0] == "<")
+        if not ordered or not isinstance(ordered[0].value, int | float):
+            self.others.append(place)
+            return None
+        field, sign, bound = ordered[0].field, ordered[0].sign, ordered[0].value
+        more = sign[0] == ">"
+        if (field, more) not in self.bounded:
+            self.bounded[field, more] = _Bounds(more=more)
+        self.bounded[field, more].add(bound, place)
+        return ordered[0]
+
+    def last(self, *, shadow: bool) -> str | None:
+        """The rule that is tested last where none is satisfied."""
+        return self.rules[-1][0] if shadow else self.last_active
+
+    def candidates(self, context: Context) -> list[int]:
+        """The places of all rules that may be true, or err, in their order."""
+        found = self.others
+        for field, look in self.looks:
+            places = look(context[field])
+            if places:
+                found = found + places if found else places
+        for field, by_key in self.found_in.items():
+            keys: Any = context[field]
+            for key in keys:
+                if key in by_key:
+                    found = found + by_key[key]
+        for (field, _), bounds in self.bounded.items():
+            value: Any = context[field]
+            places = bounds.within(value) if value is not None else bounds.places
+            if places:
+                found = found + places
+        return found if len(found) < 2 else sorted(found)
+
+
+class TreeIndex:
+    """A tree and what helps to walk it."""
+
+    __slots__ = ("_chain_of", "_chains", "_compiles", "_nothing", "tree")
+
+    def __init__(self, tree: RuleTree, compiles: Compiles) -> None:
+        self._compiles = compiles
+        for _ in self.build(tree):
+            pass
+
+    def build(self, tree: RuleTree) -> Iterator[None]:
+        """Make everything anew, bit by bit; nobody may walk before it is done."""
+        self.tree = tree
+        self._nothing: dict[bool, Walk] = {}
+        self._chains: dict[str, _Chain] = {}
+        self._chain_of: dict[str, _Chain] = {}
+        heads = [tree.root.true_child]
+        taken = 0
+        while heads:
+            coming = heads.pop()
+            chain: _Chain | None = None
+            while coming is not None:
+                rule = tree.rules[coming]
+                chain = self._take(rule, chain)
+                heads.append(rule.true_child)
+                coming = rule.false_child
+                taken += 1
+                if taken % AT_ONCE == 0:
+                    yield
+
+    def _take(self, rule: Rule, chain: _Chain | None) -> _Chain:
+        if chain is None:
+            chain = self._chains[rule.id] = _Chain()
+        chain.append(rule, _read(rule.condition) if self._compiles(rule.condition) else NOTHING)
+        self._chain_of[rule.id] = chain
+        return chain
+
+    @staticmethod
+    def can_follow(changes: Sequence[Change]) -> bool:
+        """Whether these are a mere addition or promotions; after any other changes it must be built anew."""
+        added = [change.after for change in changes if change.before is None and change.after is not None]
+        if len(changes) > FEW or len(added) > 1 or any(rule.true_child or rule.false_child for rule in added):
+            return False
+        for _, _, before, after in changes:
+            if after is None:
+                return False
+            if before is None:
+                continue
+            moved = (before.true_child, before.false_child) != (after.true_child, after.false_child)
+            if before.condition != after.condition or before.parent != after.parent or (moved and not added):
+                return False
+        return True
+
+    def follow(self, tree: RuleTree, changes: Sequence[Change]) -> None:
+        """Take over a few changes of the tree, which it can follow."""
+        self.tree = tree
+        self._nothing = {}
+        for _, name, before, after in changes:
+            if after is None:
+                continue
+            if before is None:
+                above = tree.rules[after.parent or ROOT]
+                self._take(after, None if above.true_child == name else self._chain_of[above.id])
+            elif before.state is not after.state:
+                chain = self._chain_of[name]
+                active = (one for one, _ in reversed(chain.rules) if tree.rules[one].state is RuleState.ACTIVE)
+                chain.last_active = next(active, None)
+
+    def first_finders(self) -> Sequence[Comparison | None]:
+        """By what each of the rules right below the root is found, in their order."""
+        head = self.tree.root.true_child
+        return self._chains[head].finders if head is not None else ()
+
+    def nothing(self, *, shadow: bool) -> Walk:
+        """What a walk comes to on which no rule is satisfied, nor errs."""
+        if shadow not in self._nothing:
+            head = self.tree.root.true_child
+            last = None if head is None else self._chains[head].last(shadow=shadow)
+            self._nothing[shadow] = Walk(self.tree, ROOT, last or ROOT, Verdict.FALSE, "", shadow)
+        return self._nothing[shadow]
+
+    def walk(self, context: Context, evaluate: Evaluate, *, shadow: bool = False) -> Walk:
+        """What the plain walk comes to. The context must be a whole one, as `read_context` gives."""
+        rules = self.tree.rules
+        satisfied = tested = ROOT
+        head = rules[ROOT].true_child
+        while head is not None:
+            chain = self._chains[head]
+            ids = chain.rules
+            for place in chain.candidates(context):
+                name, ask = ids[place]
+                rule = rules[name]
+                if rule.state is RuleState.SHADOW and not shadow:
+                    continue
+                answer: bool | Erred | None = ask(context)
+                if answer is None:
+                    answer = evaluate(rule.condition)
+                if answer is False:
+                    continue
+                if answer is not True:
+                    message = answer.message if isinstance(answer, Erred) else "the condition gave no truth value"
+                    return Walk(self.tree, satisfied, name, Verdict.ERROR, message, shadow)
+                satisfied = tested = name
+                head = rule.true_child
+                break
+            else:
+                tested = chain.last(shadow=shadow) or tested
+                break
+        if satisfied == ROOT:
+            return self.nothing(shadow=shadow)
+        return Walk(self.tree, satisfied, tested, Verdict.TRUE, "", shadow)
+
+
+class IndexedSet:
+    """A rule set whose trees are ready to be walked."""
+
+    __slots__ = ("indexes", "rule_set", "shadowed")
+
+    def __init__(self, rule_set: RuleSet, compiles: Compiles) -> None:
+        self.rule_set = rule_set
+        self.indexes: dict[TreeKey, TreeIndex] = {
+            key: TreeIndex(tree, compiles) for key, tree in rule_set.trees.items()
+        }
+        self.shadowed = any(tree.shadowed for tree in rule_set.trees.values())

@@ -1,0 +1,1 @@
+"""Which job a pilot gets, by data, health and waiting time."""

@@ -1,0 +1,384 @@
+"""Which job a pilot gets: priority first, then the bytes that are already where it runs, then age.
+
+Beside that order three things are weighed. *waitForData*: a job is held back from a pilot without its data while an idle pilot elsewhere has more of it, for a bounded
+time, and never more jobs than there are such pilots. *The price*: where the cost of a transfer is known, a job is held back only for as long as the wait is
+cheaper than the transfer, and then also for a pilot that is busy but soon free. *Look-ahead*: jobs whose outputs will meet in one later job go to one place while its slots
+allow, so that the later job finds all of them there. While there is enough other work, a job whose place is busy is put aside for it: that costs nobody anything.
+
+One object, no clock, no randomness, no I/O: whoever drives it says what has happened and when, be it a server with waiting pilots or a simulation with a hundred
+thousand of them. Every question costs about the same however many pilots and jobs there are.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from heapq import heappush
+from itertools import islice
+from math import inf
+
+from forestay.domain.scheduling.holding_back import LOOK, HoldingBack
+from forestay.domain.scheduling.holdings import Holdings, Key
+from forestay.domain.scheduling.matching_policy import LOOK_AHEAD, MatchingPolicy, Sharing
+from forestay.domain.scheduling.places import Place, PlacedPilot
+from forestay.domain.scheduling.waiting_jobs import Queue, Waiting, Wanted
+
+FILES = 64
+"""So many files that are both at a place and wanted are weighed for one request."""
+
+Fits = Callable[[Key], bool]
+"""Whether the asking pilot can run a job at all."""
+
+
+class Matching:
+    """All that waits and all who ask, in one server or one simulation."""
+
+    def __init__(self, policy: MatchingPolicy = LOOK_AHEAD, *, ordered: bool = True) -> None:
+        self.policy = policy
+        self._ordered = ordered
+        """Whether `take` is used; whoever keeps the order of the jobs elsewhere needs none here."""
+        self._near, self._far = Holdings(), Holdings()
+        self._jobs: dict[Key, Waiting] = {}
+        self._queues: dict[Key, Queue] = {}
+        self._by_priority: list[Queue] = []
+        self._pilots: dict[Key, PlacedPilot] = {}
+        self._idle: OrderedDict[Key, None] = OrderedDict()
+        self._places: dict[Key, Place] = {}
+        self._sites: dict[Key, Place] = {}
+        self._back = HoldingBack(
+            policy, near=self._near, far=self._far, places=self._places, sites=self._sites, ordered=ordered
+        )
+        self._shelves, self._meetings = self._back.shelves, self._back.meetings
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __contains__(self, job: Key) -> bool:
+        return job in self._jobs
+
+    def arrive(self, wanted: Wanted, now: float) -> None:
+        """A job waits from now on."""
+        if wanted.job in self._jobs:
+            return
+        queue = self._queue(wanted)
+        waiting = self._jobs[wanted.job] = Waiting(wanted, queue)
+        queue.add(waiting)
+        if self._ordered:
+            queue.push(waiting)
+        if wanted.meet is not None and self.policy.ahead:
+            meeting = self._meetings.arrive(wanted.job, wanted.meet)
+            place = self._places.get(meeting.place) if meeting.place is not None else None
+            if place is not None:
+                self._back.keep_room(meeting, place)
+                self._back.keep_for(waiting, place, now)
+
+    def leave(self, job: Key) -> None:
+        """A job waits no more: it was cancelled, or someone else has it."""
+        waiting = self._remove(job)
+        if waiting is not None and waiting.wanted.meet is not None and self.policy.ahead:
+            meeting = self._meetings.leave(job, waiting.wanted.meet)
+            if meeting is not None:
+                self._back.let_room_go(meeting)
+
+    # -- pilots --------------------------------------------------------------------------------------------------
+
+    def join(self, pilot: Key, host: Key, site: Key | None = None, slots: int = 1) -> None:
+        """A pilot is there."""
+        if pilot in self._pilots:
+            return
+        name = pilot if self.policy.sharing is Sharing.PILOT else host
+        place = self._places.get(name)
+        if place is None:
+            place = self._places[name] = Place(name)
+        place.slots += slots
+        far = None
+        if site is not None and self.policy.sites:
+            far = self._sites.get(site)
+            if far is None:
+                far = self._sites[site] = Place(site)
+        self._pilots[pilot] = PlacedPilot(pilot, place, far, slots)
+        self._shelves.put(place)
+
+    @property
+    def pilots(self) -> int:
+        return len(self._pilots)
+
+    def resize(self, pilot: Key, slots: int) -> None:
+        """A pilot has so many slots."""
+        known = self._pilots[pilot]
+        if known.slots != slots:
+            known.place.slots += slots - known.slots
+            known.slots = slots
+            self._shelves.put(known.place)
+
+    def part(self, pilot: Key) -> None:
+        """A pilot is gone, with its cache."""
+        known = self._pilots.get(pilot)
+        if known is None:
+            return
+        self.busy(pilot)
+        del self._pilots[pilot]
+        place = known.place
+        self._near.forget(pilot, place.name)
+        if known.site is not None:
+            self._far.forget(pilot, known.site.name)
+        place.ends.pop(pilot, None)
+        place.slots -= known.slots
+        if place.slots <= 0:
+            self._places.pop(place.name, None)
+            for waiting in [*place.held.values(), *place.aside.values()]:
+                self._back.let_go(waiting)
+        self._shelves.put(place)
+
+    def idle(self, pilot: Key, free: int = 1) -> None:
+        """A pilot has so many slots with nothing to do."""
+        known = self._pilots[pilot]
+        if known.place.ends:
+            known.place.ends.pop(pilot, None)
+        if known.free != free:
+            self._set_free(known, free)
+
+    def busy(self, pilot: Key, until: float | None = None) -> None:
+        """A pilot has something to do in all its slots, perhaps until then."""
+        known = self._pilots[pilot]
+        if until is not None and self.policy.price is not None:
+            known.place.ends[pilot] = until
+        if known.free:
+            self._set_free(known, 0)
+
+    def _set_free(self, known: PlacedPilot, free: int) -> None:
+        pilot = known.name
+        more = free - known.free
+        known.free = free
+        if free:
+            self._idle[pilot] = None
+        else:
+            del self._idle[pilot]
+        for place in (known.place, known.site):
+            if place is not None:
+                place.free += more
+                if free:
+                    place.idle[pilot] = free
+                else:
+                    del place.idle[pilot]
+                while len(place.held) > place.free + len(place.ends):
+                    self._back.let_go(next(reversed(place.held.values())))
+        if self.policy.ahead:
+            self._shelves.put(known.place)
+
+    def cached(self, pilot: Key, added: Iterable[tuple[Key, int]] = (), removed: Iterable[Key] = ()) -> None:
+        """What a pilot's cache has gained, with sizes in bytes, and what it has lost."""
+        if self.policy.sharing is Sharing.NONE:
+            return
+        known = self._pilots[pilot]
+        self._near.remove(pilot, known.place.name, removed)
+        self._near.add(pilot, known.place.name, added)
+        if known.site is not None:
+            self._far.remove(pilot, known.site.name, removed)
+            self._far.add(pilot, known.site.name, added)
+
+    def emptied(self, pilot: Key) -> None:
+        """Nothing is known of a pilot's cache any more."""
+        known = self._pilots[pilot]
+        self._near.forget(pilot, known.place.name)
+        if known.site is not None:
+            self._far.forget(pilot, known.site.name)
+
+    def gone(self, pilot: Key, file: Key) -> None:
+        """The last link to a file at a pilot's place is deleted."""
+        self._near.lose(self._pilots[pilot].place.name, file)
+
+    def knows(self, pilot: Key) -> bool:
+        return pilot in self._pilots
+
+    def present(self, pilot: Key, files: Iterable[Key]) -> int:
+        """How many bytes of these files are where a pilot runs."""
+        return self._near.bytes_at(self._pilots[pilot].place.name, files)
+
+    # -- choosing ------------------------------------------------------------------------------------------------
+
+    def take(self, pilot: Key, now: float, fits: Fits | None = None, until: float | None = None) -> Key | None:
+        """The best job for an idle pilot, given to it; None: it waits on."""
+        self._back.tick(now)
+        asker = self._pilots[pilot]
+        for queue in self._by_priority:
+            found = self._nearest(queue, asker, now, fits)
+            if found is None:
+                found = self._oldest(queue, asker, now, fits) or self._put_aside(queue, fits)
+            if found is not None:
+                self.give(found.wanted.job, pilot, now, until)
+                return found.wanted.job
+        return None
+
+    def pilot_for(self, job: Key, now: float) -> Key | None:
+        """The idle pilot that a waiting job should go to; None: nobody is idle. For whoever wakes pilots instead of letting them ask."""
+        waiting = self._jobs[job]
+        if not self._idle:
+            return None
+        place = waiting.place if waiting.place is not None and not waiting.aside else None
+        if place is None and waiting.wanted.files:
+            sizes = {
+                name: self._near.bytes_at(name, waiting.wanted.files)
+                for file in waiting.wanted.files
+                for name in islice(self._near.where(file), LOOK)
+                if self._places[name].ready
+            }
+            if sizes:
+                place = self._places[max(sizes, key=sizes.__getitem__)]
+        if place is not None and place.idle:
+            return next(iter(place.idle))
+        first = next(iter(self._idle))
+        if self._back.held(waiting, self._pilots[first], now) and waiting.place is not None and waiting.place.idle:
+            return next(iter(waiting.place.idle))
+        return first
+
+    def near(self, queue: Key, pilot: Key, now: float, fits: Fits | None = None) -> Key | None:
+        """Of one queue the job that should go to this pilot before all others: its data are here, or it is to meet others here."""
+        known = self._queues.get(queue)
+        if known is None or pilot not in self._pilots:
+            return None
+        found = self._nearest(known, self._pilots[pilot], now, fits)
+        return found.wanted.job if found is not None else None
+
+    def held_back(self, job: Key, pilot: Key, now: float) -> bool:
+        """Whether a pilot should not get a job now, because another one should."""
+        waiting = self._jobs.get(job)
+        return waiting is not None and pilot in self._pilots and self._back.held(waiting, self._pilots[pilot], now)
+
+    def put_aside(self, job: Key) -> bool:
+        """Whether a job that is held back may go to anyone who finds nothing else."""
+        waiting = self._jobs.get(job)
+        return waiting is None or waiting.place is None or waiting.aside
+
+    def give(self, job: Key, pilot: Key, now: float, until: float | None = None) -> None:
+        """A pilot has a job."""
+        waiting = self._remove(job)
+        known = self._pilots[pilot]
+        if until is not None and self.policy.price is not None:
+            known.place.ends[pilot] = until
+        if known.free:
+            self._set_free(known, known.free - 1)
+        if waiting is None or waiting.wanted.meet is None or not self.policy.ahead:
+            return
+        place = known.place
+        meeting = self._meetings.give(job, waiting.wanted.meet, now)
+        if meeting.place is None:
+            meeting.place = place.name
+            self._back.keep_room(meeting, place)
+            for fellow in list(islice(meeting.waiting, place.slots)):
+                other = self._jobs[fellow]
+                if other.place is None:
+                    self._back.keep_for(other, place, now)
+        self._back.let_room_go(meeting)
+
+    def ended(self, job: Key, now: float) -> None:
+        """An attempt at a job that was given away here has ended."""
+        if self.policy.ahead:
+            meeting = self._meetings.end(job, now)
+            if meeting is not None:
+                self._back.let_room_go(meeting)
+
+    def tick(self, now: float) -> None:
+        """Let go what was held back long enough, and forget old meetings."""
+        self._back.tick(now)
+
+    def _nearest(self, queue: Queue, asker: PlacedPilot, now: float, fits: Fits | None) -> Waiting | None:
+        wanting = queue.wanting
+        place = asker.place
+        if wanting:
+            for have in (
+                self._near.at(place.name),
+                self._far.at(asker.site.name) if asker.site is not None and len(self._sites) > 1 else None,
+            ):
+                if have:
+                    few, many = (have, wanting) if len(have) < len(wanting) else (wanting, have)
+                    common = [file for file in few if file in many]
+                    if common and (found := self._most_bytes(queue, common[:FILES], have, asker, now, fits)):
+                        return found
+        best = None
+        unfit: list[Waiting] = []
+        for kept in (place.held, place.aside):
+            for waiting in kept.values():
+                if waiting.queue is not queue or (best is not None and waiting.wanted.age >= best.wanted.age):
+                    continue
+                if fits is None or fits(waiting.wanted.job):
+                    best = waiting
+                elif kept is place.held:
+                    unfit.append(waiting)
+        for waiting in unfit:
+            # It is kept for someone idle who cannot have it: nobody waits for that.
+            waiting.held_since = -inf
+            self._back.let_go(waiting)
+        return best
+
+    def _most_bytes(
+        self, queue: Queue, files: list[Key], have: Mapping[Key, int], asker: PlacedPilot, now: float, fits: Fits | None
+    ) -> Waiting | None:
+        weighed: dict[Waiting, tuple[int, float, int]] = {}
+        for file in files:
+            for waiting in queue.wanting[file].first(LOOK):
+                if waiting not in weighed:
+                    wanted = waiting.wanted
+                    size = 0
+                    for one in wanted.files:
+                        if one in have:
+                            size += have[one]
+                    weighed[waiting] = (-size, wanted.age, len(weighed))
+        back = self._back
+        for waiting in weighed if len(weighed) == 1 else sorted(weighed, key=weighed.__getitem__):
+            if (fits is None or fits(waiting.wanted.job)) and not back.held(waiting, asker, now):
+                return waiting
+        return None
+
+    def _oldest(self, queue: Queue, asker: PlacedPilot, now: float, fits: Fits | None) -> Waiting | None:
+        order, back = queue.order, self._back
+        unfit: list[tuple[float, int, Waiting]] = []
+        found = None
+        while order:
+            waiting = order[0][2]
+            if waiting.gone or waiting.place is not None:
+                queue.pop()
+            elif fits is not None and not fits(waiting.wanted.job):
+                unfit.append(queue.pop())
+                if len(unfit) >= FILES:
+                    break
+            elif back.held(waiting, asker, now):
+                queue.pop()
+            else:
+                found = waiting
+                break
+        for entry in unfit:
+            heappush(order, entry)
+        return found
+
+    def _put_aside(self, queue: Queue, fits: Fits | None) -> Waiting | None:
+        """A job that is kept for someone who is busy: there is nothing else for the one who asks."""
+        for waiting in queue.aside.values():
+            if fits is None or fits(waiting.wanted.job):
+                return waiting
+        return None
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    def _queue(self, wanted: Wanted) -> Queue:
+        name = wanted.queue if wanted.queue is not None else wanted.priority
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = Queue(name, wanted.priority)
+            self._by_priority.append(queue)
+            self._by_priority.sort(key=lambda one: -one.priority)
+        return queue
+
+    def _remove(self, job: Key) -> Waiting | None:
+        waiting = self._jobs.pop(job, None)
+        if waiting is None:
+            return None
+        self._back.drop(waiting)
+        queue = waiting.queue
+        queue.remove(waiting)
+        if not queue.many:
+            del self._queues[queue.name]
+            self._by_priority.remove(queue)
+        return waiting

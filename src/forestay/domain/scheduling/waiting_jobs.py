@@ -1,0 +1,104 @@
+"""The jobs that wait to be matched, in the order in which they are to be given, and by the files that they want."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from forestay.domain.scheduling.holdings import Key
+from forestay.domain.scheduling.meeting import Meet
+from forestay.domain.scheduling.places import Place
+
+
+class Wanted(NamedTuple):
+    """A job that waits, as matching sees it."""
+
+    job: Key
+    age: float
+    """The lower, the older: jobs of one queue are given in this order, all else being equal."""
+    files: Sequence[Key] = ()
+    priority: int = 0
+    meet: Meet | None = None
+    queue: Key | None = None
+    """What is served apart from others of the same priority; None: the priority alone decides."""
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A job and how it is held back."""
+
+    wanted: Wanted
+    queue: Queue
+    held_since: float | None = None
+    place: Place | None = None
+    """For whose pilots it is kept."""
+    aside: bool = False
+    """Those pilots are busy: anyone may have it who finds nothing else."""
+    gone: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Wanters:
+    """The jobs that want one file, in the order in which they came; those gone are skipped."""
+
+    jobs: list[Waiting] = field(default_factory=list)
+    head: int = 0
+    live: int = 0
+
+    def first(self, most: int) -> Iterator[Waiting]:
+        jobs = self.jobs
+        while self.head < len(jobs) and jobs[self.head].gone:
+            self.head += 1
+        if self.head > 64 and self.head * 2 > len(jobs):
+            del jobs[: self.head]
+            self.head = 0
+        for place in range(self.head, min(len(jobs), self.head + 4 * most)):
+            if not jobs[place].gone:
+                yield jobs[place]
+                most -= 1
+                if not most:
+                    return
+
+
+@dataclass(slots=True, eq=False)
+class Queue:
+    """Jobs of one priority, or of one lane."""
+
+    name: Key
+    priority: int
+    order: list[tuple[float, int, Waiting]] = field(default_factory=list)
+    """A heap; jobs given away from its middle are skipped when they come to its top."""
+    aside: dict[Key, Waiting] = field(default_factory=dict)
+    """Jobs kept for pilots that are busy now."""
+    wanting: dict[Key, _Wanters] = field(default_factory=dict)
+    many: int = 0
+    pushed: int = 0
+    """Among jobs of one age, the first to be pushed is the first to be given."""
+
+    def push(self, waiting: Waiting) -> None:
+        self.pushed += 1
+        heappush(self.order, (waiting.wanted.age, self.pushed, waiting))
+
+    def pop(self) -> tuple[float, int, Waiting]:
+        return heappop(self.order)
+
+    def add(self, waiting: Waiting) -> None:
+        self.many += 1
+        for file in waiting.wanted.files:
+            wanters = self.wanting.get(file)
+            if wanters is None:
+                wanters = self.wanting[file] = _Wanters()
+            wanters.jobs.append(waiting)
+            wanters.live += 1
+
+    def remove(self, waiting: Waiting) -> None:
+        self.many -= 1
+        waiting.gone = True
+        for file in waiting.wanted.files:
+            wanters = self.wanting.get(file)
+            if wanters is not None:
+                wanters.live -= 1
+                if wanters.live <= 0:
+                    del self.wanting[file]

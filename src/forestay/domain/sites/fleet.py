@@ -1,0 +1,257 @@
+"""How many pilots a site should be sent: the PilotMonitor's algorithm of the paper, section IV-A, as a pure function.
+
+The three thresholds are the paper's. What differs is meant:
+
+* A pilot may have several slots, and sizes differ, so a pilot covers as many tasks of a group as it can run at once.
+* Where not all tasks of a group find room, as many pilots are sent as there is room for; the paper sends none.
+* Idle pilots cover tasks too, for as long as they may be expected to take them; otherwise a burst of tasks that idle pilots
+  are just taking would be answered by as many more. Tasks that wait in spite of idle pilots count as uncovered (`stale`).
+* Pilots that wait at the scheduler and are needed by no task count for the idle ones that are to be kept; otherwise each look would send
+  them once more until the scheduler starts the first.
+
+Beyond the paper: launches keep to a pace, and launches that fail are followed by ever longer waits, with one pilot sent as a probe
+after each. Both are read from the launches themselves, so that a site agent that starts anew knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from forestay.domain.jobs.resources import Resources, fits
+
+MINUTE = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The site policy's bounds on the number of its pilots, those that wait at the scheduler included."""
+
+    max_pilots: int
+    min_pilots: int = 0
+    min_idle: int = 0
+    """Pilots that should stand ready beside those that tasks need."""
+
+
+@dataclass(frozen=True, slots=True)
+class PilotSize:
+    """One kind of pilot that may be sent: what it asks of the scheduler and offers to jobs."""
+
+    name: str
+    offers: Resources
+    """All slots together; `wall` is how long the pilot may run jobs."""
+    slots: int = 1
+
+    def at_once(self, need: Resources) -> int:
+        """How many jobs with such a need one pilot runs at once; 0 when it does not fit at all."""
+        if not fits(need, self.offers):
+            return 0
+        shares = [
+            have // want
+            for want, have in (
+                (need.cpus, self.offers.cpus),
+                (need.memory, self.offers.memory),
+                (need.disk, self.offers.disk),
+                (need.gpus, self.offers.gpus),
+            )
+            if want > 0
+        ]
+        return max(1, min([self.slots, *shares]))
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How hard the scheduler may be asked. Times are in seconds."""
+
+    per_minute: int = 60
+    """Launches in any minute."""
+    at_once: int = 20
+    """Launches in one look."""
+    first_wait: int = 30
+    """After the first failed round of launches; doubled with each one that follows."""
+    longest_wait: int = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """Queued tasks that need about as much."""
+
+    name: str
+    tasks: int
+    need: Resources
+    """Of a typical one."""
+    stale: bool = False
+    """They have waited for a while although idle pilots stood by: those do not count for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PilotCount:
+    """The pilots of one size by the paper's states."""
+
+    inactive: int = 0
+    """Planned, or waiting at the site's scheduler, or started and not yet registered."""
+    idle: int = 0
+    busy: int = 0
+
+    @property
+    def submitted(self) -> int:
+        return self.inactive + self.idle + self.busy
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What became of one launch, as far as the pace of the next depends on it."""
+
+    size: str
+    planned: int
+    """Milliseconds, as all times here."""
+    good: bool = False
+    """A pilot came of it."""
+    failed: int | None = None
+    """When it was known that none came: refused by the scheduler, or ended before it registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """What to send now, and why not more."""
+
+    launches: Mapping[str, int] = field(default_factory=dict)
+    """By size."""
+    wanted: int = 0
+    """How many would be sent if there were no pace."""
+    paced: int = 0
+    """How many of them wait because of the pace."""
+    backing_off: Mapping[str, int] = field(default_factory=dict)
+    """The sizes whose launches failed, and when the next one may be sent."""
+    unfit: tuple[str, ...] = ()
+    """Groups that no size of this site can run."""
+    uncovered: int = 0
+    """Tasks for which there is no room under the greatest number of pilots."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.launches.values())
+
+
+def plan(
+    *,
+    thresholds: Thresholds,
+    sizes: Sequence[PilotSize],
+    groups: Iterable[TaskGroup],
+    pilots: Mapping[str, PilotCount],
+    pace: Pace = Pace(),  # noqa: B008 - frozen
+    history: Sequence[Launched] = (),
+    now: int = 0,
+) -> FleetPlan:
+    """The pilots to send for one site. The first size is the one that is kept idle; a group is given the first one that fits it.
+
+    `pilots` may count pilots of sizes that are no longer in use: they take up room and cover nothing.
+    """
+    room = max(0, thresholds.max_pilots - sum(one.submitted for one in pilots.values()))
+    fleet = _Fleet(sizes, pilots, room)
+    unfit = tuple(group.name for group in groups if not fleet.cover(group)) if sizes else ()
+    if sizes:
+        fleet.keep_ready(thresholds.min_idle)
+        standing = sum(one.submitted for one in pilots.values()) + sum(fleet.sent.values())
+        fleet.send(sizes[0].name, thresholds.min_pilots - standing)
+    launches, resting = _paced(fleet.sent, pace, history, now)
+    wanted = sum(fleet.sent.values())
+    return FleetPlan(
+        launches=launches,
+        wanted=wanted,
+        paced=wanted - sum(launches.values()),
+        backing_off=resting,
+        unfit=unfit,
+        uncovered=fleet.uncovered,
+    )
+
+
+class _Fleet:
+    """The pilots that are there while tasks are shared out among them, and those to be sent."""
+
+    def __init__(self, sizes: Sequence[PilotSize], pilots: Mapping[str, PilotCount], room: int) -> None:
+        self.sizes = sizes
+        self.coming = {size.name: pilots.get(size.name, PilotCount()).inactive for size in sizes}
+        self.idle = {size.name: pilots.get(size.name, PilotCount()).idle for size in sizes}
+        self.room = room
+        self.sent: dict[str, int] = {}
+        self.uncovered = 0
+
+    def cover(self, group: TaskGroup) -> bool:
+        """Find pilots for a group, or send them; False when no size can run its tasks."""
+        fitting = [(size, many) for size in self.sizes if (many := size.at_once(group.need))]
+        if not fitting:
+            return False
+        left = group.tasks
+        # Pilots that run the most of them come first: so those that were sent for something else stay free for it at the next look.
+        widest = sorted(fitting, key=lambda one: -one[1])
+        for free in (self.coming,) if group.stale else (self.idle, self.coming):
+            for size, many in widest:
+                used = min(free[size.name], -(-left // many))
+                free[size.name] -= used
+                left = max(0, left - used * many)
+        size, many = fitting[0]
+        left -= many * self.send(size.name, -(-left // many))
+        self.uncovered += max(0, left)
+        return True
+
+    def keep_ready(self, wanted: int) -> None:
+        """Send pilots until so many stand ready, or will, that no task needs."""
+        ready = sum(self.idle.values()) + sum(self.coming.values())
+        self.send(self.sizes[0].name, wanted - ready)
+
+    def send(self, size: str, many: int) -> int:
+        """Send as many as there is room for; gives how many."""
+        many = max(0, min(many, self.room))
+        if many:
+            self.room -= many
+            self.sent[size] = self.sent.get(size, 0) + many
+        return many
+
+
+def _paced(
+    wanted: Mapping[str, int], pace: Pace, history: Sequence[Launched], now: int
+) -> tuple[dict[str, int], dict[str, int]]:
+    """What of the wanted launches may be made now, and the sizes that rest after failures."""
+    recent = sum(now - one.planned < MINUTE for one in history)
+    free = max(0, min(pace.at_once, pace.per_minute - recent))
+    launches: dict[str, int] = {}
+    resting: dict[str, int] = {}
+    for size, many in wanted.items():
+        allowed = many
+        trouble = _trouble([one for one in history if one.size == size], pace)
+        if trouble is not None:
+            until, probing = trouble
+            allowed = 0 if now < until or probing else min(many, 1)
+            if allowed < many:
+                resting[size] = until
+        allowed = min(allowed, free)
+        free -= allowed
+        if allowed:
+            launches[size] = allowed
+    return launches, resting
+
+
+def _trouble(history: Sequence[Launched], pace: Pace) -> tuple[int, bool] | None:
+    """Until when a size rests after failures, and whether a probe is under way; None where the last launch known went well.
+
+    Launches that were under way together and failed together are one round, so that a burst of failures is not
+    answered by the longest wait at once.
+    """
+    rounds = 0
+    known_at = until = 0
+    last_good = max((one.planned for one in history if one.good), default=-1)
+    failures = sorted(
+        (one.failed, one.planned) for one in history if one.failed is not None and one.planned > last_good
+    )
+    for failed, planned in failures:
+        if not rounds or planned >= known_at:
+            rounds += 1
+            known_at = failed
+        wait = min(pace.longest_wait, pace.first_wait << min(rounds - 1, 30))
+        until = failed + 1000 * wait
+    if not rounds:
+        return None
+    last = failures[-1][0]
+    probing = any(not one.good and one.failed is None and one.planned >= last for one in history)
+    return until, probing

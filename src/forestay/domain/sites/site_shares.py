@@ -1,0 +1,71 @@
+"""How queued tasks are shared among several sites, so that each sends pilots for its part and not all of them for everything.
+
+Pilots that wait or stand idle anywhere cover tasks, wherever they are. What they do not cover is shared among the sites that can run it, in
+proportion to the room that each has left. A site whose agent is silent or troubled gets no share, and pilots that wait at its scheduler
+cover nothing: its tasks are sent for elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.sites.fleet import PilotCount, PilotSize
+
+
+@dataclass(frozen=True, slots=True)
+class SiteStanding:
+    """One site as its agent tells it, with its pilots as they are counted."""
+
+    name: str
+    sizes: tuple[PilotSize, ...]
+    pilots: Mapping[str, PilotCount]
+    max_pilots: int
+    well: bool = True
+
+    def covers(self, need: Resources) -> int:
+        """How many such tasks its pilots can take that run nothing yet."""
+        return sum(
+            size.at_once(need) * ((one.inactive if self.well else 0) + one.idle)
+            for size in self.sizes
+            if (one := self.pilots.get(size.name)) is not None
+        )
+
+    def room(self, need: Resources) -> int:
+        """How many such tasks the pilots could take that may still be sent."""
+        at_once = next((many for size in self.sizes if (many := size.at_once(need))), 0)
+        submitted = sum(one.submitted for one in self.pilots.values())
+        return at_once * max(0, self.max_pilots - submitted) if self.well else 0
+
+    def fits(self, need: Resources) -> bool:
+        return any(size.at_once(need) for size in self.sizes)
+
+
+def shares(tasks: int, need: Resources, sites: Sequence[SiteStanding]) -> dict[str, int]:
+    """The tasks that each site should cover, those that its pilots cover already included; a site that cannot run them is left out.
+
+    More than a site has room for is given to it only when no other has room for it either.
+    """
+    fitting = [one for one in sites if one.fits(need)]
+    covered = {one.name: min(tasks, one.covers(need)) for one in fitting}
+    left = max(0, tasks - sum(covered.values()))
+    rooms = {one.name: one.room(need) for one in fitting}
+    parts = _in_proportion(left, rooms)
+    beyond = left - sum(parts.values())
+    if beyond:
+        # Nobody has room: each site may say so, and whoever gets room takes it.
+        parts = {name: part + beyond for name, part in parts.items()}
+    return {name: min(tasks, covered[name] + parts[name]) for name in covered}
+
+
+def _in_proportion(amount: int, rooms: Mapping[str, int]) -> dict[str, int]:
+    """Whole parts of an amount by room, none larger than its room; the largest remainders are rounded up, ties by name."""
+    total = sum(rooms.values())
+    if amount >= total:
+        return dict(rooms)
+    parts = {name: amount * room // total for name, room in rooms.items()}
+    by_remainder = sorted(rooms, key=lambda name: (-(amount * rooms[name] % total), name))
+    for name in by_remainder[: amount - sum(parts.values())]:
+        parts[name] += 1
+    return parts

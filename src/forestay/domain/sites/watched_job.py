@@ -1,0 +1,248 @@
+"""A user's own batch job that left word of itself: what its batch system's word means for it, and what is told of its fault.
+
+It is not ours. The user submitted it and the batch system runs it; Forestay looks on, says why it failed, and where a rule or a person wants it, has the
+batch system run it once more under the same id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from forestay.domain.sites.batch import OVER, BatchId, BatchOutcome, BatchState
+
+GIVEN_UP = frozenset({"CANCELLED", "REVOKED"})
+"""Somebody wanted it so: nothing is to be mended."""
+LOST_WITH_NODE = "NODE_FAIL"
+MENDABLE = frozenset({"memory", "wall", "cpus", "disk"})
+"""Needs that can be changed while a job waits."""
+
+
+class JobKind(StrEnum):
+    """Whether the id of a job stands for one job or for several."""
+
+    SINGLE = "job"
+    ARRAY = "array"
+    HETEROGENEOUS = "heterogeneous job"
+
+
+class JobIdentity(NamedTuple):
+    """What the batch system itself says of a job that left word."""
+
+    kind: JobKind
+    owner: int | None
+    """The user's number; None where the batch system does not say."""
+
+
+class WatchedJob(NamedTuple):
+    """What a job left of itself."""
+
+    id: BatchId
+    cluster: str
+    owner: int
+    """The user's number, by the owner of the file: it cannot be made up."""
+    directory: str
+    case: str
+    """The flow's run it belongs to, if its submitter said so."""
+    since: float
+    """Seconds since 1970."""
+    file: str = ""
+    """The name of the file in the spool."""
+    allow_requeue: bool = False
+    """Its user allows that it is queued again although it was submitted with ``--no-requeue``."""
+
+    @property
+    def key(self) -> str:
+        """The case under which it is reported: its flow's run, or itself."""
+        return self.case or self.own_key
+
+    @property
+    def own_key(self) -> str:
+        return f"{self.cluster or 'slurm'}-{self.id}"
+
+
+class Fate(StrEnum):
+    """What is to be done about it."""
+
+    GOING = "going"
+    DONE = "done"
+    """It ended well, or somebody cancelled it."""
+    FAILED = "failed"
+    SILENT = "silent"
+    """Nobody says. Absence is no end."""
+
+
+def fate(outcome: BatchOutcome) -> Fate:
+    """What the batch system's word comes to."""
+    if outcome.state is BatchState.UNKNOWN:
+        return Fate.SILENT
+    if outcome.state not in OVER:
+        return Fate.GOING
+    word = outcome.word.split(" ", 1)[0].rstrip("+")
+    if word == "COMPLETED" or word in GIVEN_UP:
+        return Fate.DONE
+    return Fate.FAILED
+
+
+def lost_start(outcome: BatchOutcome) -> BatchOutcome | None:
+    """The start before, of a job that waits because its batch system lost the node under it and queued it again by itself."""
+    if outcome.state is not BatchState.WAITING or not outcome.node_events:
+        return None
+    nodes, _, word = outcome.node_events[-1].partition(": ")
+    if word != LOST_WITH_NODE:
+        return None
+    return BatchOutcome(
+        BatchState.LOST,
+        word,
+        nodes=tuple(nodes.split(",")) if nodes != "?" else (),
+        node_events=outcome.node_events[-1:],
+        restarts=max(0, outcome.restarts - 1),
+    )
+
+
+def several(job: BatchId, kind: JobKind) -> str:
+    """Why nothing may be done to a job whose id stands for several; empty for a single job."""
+    match kind:
+        case JobKind.ARRAY:
+            return f"job {job} is an array; Forestay does not act on arrays yet"
+        case JobKind.HETEROGENEOUS:
+            return f"job {job} is a heterogeneous job; Forestay does not act on heterogeneous jobs yet"
+        case JobKind.SINGLE:
+            return ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetails:
+    """What the batch system knows of a job while it remembers it."""
+
+    id: BatchId
+    name: str
+    user: str
+    held: bool
+    """Waiting, and not to start before somebody lets it go."""
+    mark: str
+    """What we wrote on it last; see `BatchSteering.again`."""
+    needs: Mapping[str, int]
+    """Its needs by our names: memory in bytes, wall in seconds, cpus."""
+    logs: tuple[str, ...] = ()
+    """The files that it prints to, errors first."""
+    waiting: bool = False
+    """It is in the queue and has not begun."""
+    requeue: bool = True
+    """Whether the batch system may queue it again. Slurm lets nobody change that after its end."""
+
+
+class Vouching(NamedTuple):
+    """Since when somebody promises without interruption to decide on jobs that fail, and for how long a decision may take. A failed job is shown as
+    running only while this holds, so one whose end falls outside of it may have been seen to fail."""
+
+    since: float | None
+    """Seconds since 1970; None: nobody does now."""
+    seconds: float
+    """For one decision, from the end of the job on."""
+
+    def covers(self, job: WatchedJob, outcome: BatchOutcome) -> bool:
+        """Whether nobody can have seen the job fail. Its end is told by the batch system's clock, its submission by ours."""
+        if self.since is None or outcome.ended is None:
+            return False
+        return outcome.ended >= self.since + (0 if job.since >= self.since else CLOCKS)
+
+    def is_late(self, outcome: BatchOutcome, now: float) -> bool:
+        """Whether the time for a decision on a job that failed is over."""
+        return outcome.ended is None or now > outcome.ended + self.seconds
+
+
+CLOCKS = 5.0
+"""Seconds by which the clocks of two hosts may differ."""
+
+
+def obstacle(
+    job: WatchedJob,
+    kind: JobKind,
+    outcome: BatchOutcome,
+    details: JobDetails | None,
+    vouching: Vouching,
+    now: float,
+) -> str:
+    """Why a job must not be acted on, whatever is ordered; empty if it may. A job that the batch system has in its queue will run in any case."""
+    if kind is not JobKind.SINGLE:
+        return several(job.id, kind)
+    if fate(outcome) is not Fate.FAILED or (details is not None and details.waiting):
+        return ""
+    if not vouching.covers(job, outcome):
+        return f"job {job.id} ended while no watcher vouched for it, so its user may have seen it fail; submit it again"
+    if vouching.is_late(outcome, now):
+        return (
+            f"job {job.id} was not decided on within {vouching.seconds:g} seconds after its end, so it is shown as failed; "
+            "submit it again"
+        )
+    if details is not None and not details.requeue:
+        return (
+            f"job {job.id} may not be requeued (--no-requeue, or JobRequeue=0 in slurm.conf); to have such jobs recovered, "
+            "submit them with FORESTAY_REQUEUE=allow, or start the watcher with --override-no-requeue"
+        )
+    return ""
+
+
+class PayloadRecord(NamedTuple):
+    """What one start of a job wrote down of itself on its node, as far as it came."""
+
+    host: str
+    begun: int
+    seen: int
+    """When it was last seen alive, seconds since 1970 by the node's clock."""
+    peak_memory: int
+    """The most that all its processes had together, in bytes."""
+    exit_code: int | None = None
+    signal: int | None = None
+    tail: str = ""
+
+
+def evidence(
+    outcome: BatchOutcome,
+    details: JobDetails | None,
+    tail: str,
+    peak_memory: int | None,
+    record: PayloadRecord | None = None,
+) -> dict[str, object]:
+    """What is told of a fault, in the fields of an evidence record. Where the batch system and the job itself both tell something, the
+    batch system says how it ended, and the larger peak is the truer one."""
+    if record is not None:
+        peak_memory = max(record.peak_memory, peak_memory or 0)
+        tail = tail or record.tail
+    told: dict[str, object] = {
+        "scheduler": "slurm",
+        "scheduler_state": outcome.word,
+        "scheduler_reason": "; ".join([*([outcome.reason] if outcome.reason else []), *outcome.node_events]),
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "node": ",".join(outcome.nodes),
+        "log_tail": tail,
+        "peak_memory": peak_memory,
+    }
+    if details is not None:
+        told |= {"memory_limit": details.needs.get("memory"), "time_limit": details.needs.get("wall")}
+    if record is not None:
+        if outcome.exit_code is None and outcome.signal is None:
+            told |= {"exit_code": record.exit_code, "signal": record.signal or None}
+        told |= {"payload_host": record.host, "payload_seen": record.seen}
+        told["wall_time"] = float(max(0, record.seen - record.begun))
+    if outcome.started is not None and outcome.ended is not None:
+        told["wall_time"] = float(max(0, outcome.ended - outcome.started))
+    return {name: value for name, value in told.items() if value not in (None, "")}
+
+
+def needed(details: JobDetails, wanted: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
+    """The needs of the next try: those of now by a factor, or to an amount, at most so much, never less
+    than now. One that is not known cannot be multiplied."""
+    found: dict[str, int] = {}
+    for name, how in wanted.items():
+        if name not in MENDABLE:
+            continue
+        now = details.needs.get(name)
+        amount = how["to"] if "to" in how else now * how.get("factor", 1.0) if now else None
+        if amount is not None:
+            found[name] = int(max(min(amount, how.get("at_most", amount)), now or 0))
+    return found

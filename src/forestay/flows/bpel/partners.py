@@ -1,0 +1,241 @@
+"""The partners of a process that runs as a case: a job service whose jobs are the case's own, answers from the mapping, and people."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from forestay.domain.flows.bpel.adapting import PREFIX
+from forestay.domain.flows.bpel.services import JOBS, Binding, Kind
+from forestay.domain.flows.bpel_flow import BpelFlow
+from forestay.domain.flows.definition.flow import Task
+from forestay.domain.flows.jsdl.definition import JSDL
+from forestay.domain.flows.jsdl.job import HouseJob, NotRunnable, house_job, item_name
+from forestay.domain.flows.jsdl.reading import JsdlRefused, read_definition
+from forestay.domain.flows.xml_tree import Element
+from forestay.domain.jobs.specification import RetryPolicy
+from forestay.flows.bpel.host import WHOLE, Call, Fault, Incoming, Message
+from forestay.flows.desk import Work
+from forestay.flows.ended import Ended, JobFailed
+
+MAX_EARLY = 100
+DEFINITION = f"{{{JSDL}}}JobDefinition"
+_SPACES = {"j": JOBS}
+
+
+@dataclass(slots=True)
+class _Job:
+    """A job that the process has submitted."""
+
+    work: Work
+    state: str = "running"
+    result: Element | None = None
+    told: list[tuple[str, Binding]] = field(default_factory=list)
+    """Who wants to be told of its end: partner links, and how."""
+
+
+class Partners(ABC):
+    """What is outside of a process that runs as a case."""
+
+    def __init__(self, flow: BpelFlow) -> None:
+        self.bpel = flow
+        self.known: dict[str, _Job] = {}
+        self.replies: dict[str, Message] = {}
+        self.faulted_replies: dict[str, str] = {}
+        self.asked: list[tuple[str, str, asyncio.Future[Message]]] = []
+        """People who have been asked and have not answered yet."""
+        self.early: list[Incoming] = []
+        """Answers of people who have not been asked yet."""
+
+    @abstractmethod
+    def start(self, task: Task) -> Work:
+        """Begin a job."""
+
+    @abstractmethod
+    def fresh_name(self, wanted: str) -> str: ...
+
+    @abstractmethod
+    def give_up(self, name: str) -> None:
+        """Cancel a job whose end nobody waits for any more."""
+
+    @abstractmethod
+    def deliver(self, letter: Incoming) -> None:
+        """A message for the process."""
+
+    def accept(self, letter: Incoming) -> None:
+        """A message from outside: an answer that is waited for, or one for the process."""
+        for one in self.asked:
+            partner, operation, answer = one
+            if (partner, operation) == (letter.partner, letter.operation) and not answer.done():
+                self.asked.remove(one)
+                answer.set_result(letter.message)
+                return
+        binding = self.bpel.services.binding(letter.partner, letter.operation)
+        if binding is not None and binding.kind is Kind.MANUAL:
+            self.early = [*self.early, letter][-MAX_EARLY:]
+        else:
+            self.deliver(letter)
+
+    # What the interpreter calls
+
+    async def invoke(self, call: Call) -> Message:
+        binding = self.bpel.services.binding(call.partner, call.operation)
+        if binding is None and call.operation in self.bpel.jobs:
+            binding = Binding(Kind.RUN, job=call.operation)
+        if binding is None:
+            why = f"no mapping says what {call.operation} of {call.partner} is"
+            raise Fault(f"{{{JOBS}}}unknownOperation", why=why, line=call.line)
+        match binding.kind:
+            case Kind.RUN:
+                return await self._run(call, binding)
+            case Kind.SUBMIT | Kind.FORGET:
+                return self._submit(call, binding)
+            case Kind.POLL:
+                return self._message(binding, self._status(*self._job(call)))
+            case Kind.REGISTER:
+                name, job = self._job(call)
+                job.told.append((call.partner, binding))
+                if job.result is not None:
+                    self._tell(name, job)
+                return self._message(binding, _element("registered", jobId=name))
+            case Kind.CANCEL:
+                name, job = self._job(call)
+                if job.result is None:
+                    self.give_up(name)
+                return self._message(binding, _element("cancelled", jobId=name))
+            case Kind.ANSWER:
+                return self._message(binding, Element(binding.part or "answer", {}, [binding.answer]))
+            case Kind.MANUAL:
+                return await self._ask(call)
+
+    async def reply(self, partner: str, operation: str, message: Message, fault: str) -> None:
+        self.replies[operation] = message
+        if fault:
+            self.faulted_replies[operation] = fault
+
+    # Jobs
+
+    async def _run(self, call: Call, binding: Binding) -> Message:
+        name, job = self._begin(call, binding)
+        try:
+            ended = await job.work
+        except JobFailed as error:
+            raise Fault(f"{{{JOBS}}}jobFailed", self._message(binding, _failed(name, error)), why=str(error), line=call.line) from error  # fmt: skip
+        except asyncio.CancelledError:
+            self.give_up(name)
+            raise
+        return self._message(binding, _done(name, ended))
+
+    def _submit(self, call: Call, binding: Binding) -> Message:
+        name, job = self._begin(call, binding)
+        job.work.awaited = True
+        if binding.kind is Kind.SUBMIT:
+            if binding.tell:
+                job.told.append((call.partner, binding))
+            asyncio.ensure_future(self._follow(name, job))  # noqa: RUF006 - the case waits for all its items
+        return self._message(binding, _element("submitted", jobId=name))
+
+    async def _follow(self, name: str, job: _Job) -> None:
+        try:
+            job.result = _done(name, await job.work)
+            job.state = "completed"
+        except JobFailed as error:
+            job.result = _failed(name, error)
+            job.state = "failed"
+        self._tell(name, job)
+
+    def _tell(self, name: str, job: _Job) -> None:
+        for partner, binding in job.told:
+            assert job.result is not None  # noqa: S101 - it has ended
+            self.deliver(
+                Incoming(partner.removeprefix(PREFIX), binding.notify, self._message(binding, job.result.copy()))
+            )
+        job.told.clear()
+
+    def _begin(self, call: Call, binding: Binding) -> tuple[str, _Job]:
+        house = self._house_job(call, binding)
+        name = self.fresh_name(item_name(call.name or house.name))
+        pattern = replace(house.pattern, wait=binding.kind is not Kind.FORGET)
+        if binding.max_attempts > 1:
+            pattern = replace(pattern, retry=RetryPolicy(binding.max_attempts, pattern.retry.wait))
+        job = self.known[name] = _Job(self.start(Task(name, pattern)))
+        return name, job
+
+    def _house_job(self, call: Call, binding: Binding) -> HouseJob:
+        definition = next(
+            (one for part in call.message.values() for one in _inside(part) if one.tag == DEFINITION), None
+        )
+        if definition is None:
+            wanted = [binding.job] if binding.job else [text.strip() for text in _names(call.message)]
+            definition = next((self.bpel.jobs[one] for one in (*wanted, call.operation) if one in self.bpel.jobs), None)
+        if definition is None:
+            raise Fault(f"{{{JOBS}}}unknownJob", why="the message has no job definition and names none", line=call.line)
+        try:
+            return house_job(read_definition(definition))
+        except (JsdlRefused, NotRunnable) as error:
+            raise Fault(f"{{{JOBS}}}submissionFailed", why=str(error), line=call.line) from error
+
+    def _job(self, call: Call) -> tuple[str, _Job]:
+        for part in call.message.values():
+            for one in _inside(part):
+                if one.text.strip() in self.known and not one.elements:
+                    return one.text.strip(), self.known[one.text.strip()]
+        raise Fault(f"{{{JOBS}}}unknownJob", why="the message names no job of this process", line=call.line)
+
+    @staticmethod
+    def _status(name: str, job: _Job) -> Element:
+        return job.result.copy() if job.result is not None else _element("job", jobId=name, state=job.state)
+
+    @staticmethod
+    def _message(binding: Binding, element: Element) -> Message:
+        return {binding.part or WHOLE: element}
+
+    async def _ask(self, call: Call) -> Message:
+        for letter in self.early:
+            if (letter.partner, letter.operation) == (call.partner.removeprefix(PREFIX), call.operation):
+                self.early.remove(letter)
+                return letter.message
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        asked = (call.partner.removeprefix(PREFIX), call.operation, answer)
+        self.asked.append(asked)
+        try:
+            return await answer
+        finally:
+            if asked in self.asked:
+                self.asked.remove(asked)
+
+
+def _element(name: str, **fields: str) -> Element:
+    children = [
+        Element(f"{{{JOBS}}}{key}", {}, [value] if value else [], namespaces=_SPACES) for key, value in fields.items()
+    ]
+    return Element(f"{{{JOBS}}}{name}", {}, children, namespaces=_SPACES)
+
+
+def _done(name: str, ended: Ended) -> Element:
+    code = "" if ended.exit_code is None else str(ended.exit_code)
+    return _element("job", jobId=name, state="completed", exitCode=code, result=_text(ended.result))
+
+
+def _failed(name: str, error: JobFailed) -> Element:
+    code = "" if error.exit_code is None else str(error.exit_code)
+    return _element("job", jobId=name, state="failed", exitCode=code, reason=error.reason)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else value if isinstance(value, str) else str(value)
+
+
+def _inside(element: Element) -> Iterator[Element]:
+    yield element
+    for child in element.elements:
+        yield from _inside(child)
+
+
+def _names(message: Message) -> Iterator[str]:
+    for part in message.values():
+        for one in _inside(part):
+            if not one.elements:
+                yield one.text

@@ -1,0 +1,124 @@
+"""What happened to a case, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from forestay.formats.jobs.job_json import Json
+from forestay.formats.jobs.job_public import time_text
+
+Facts = Mapping[str, Any]
+LONGEST = 500
+
+
+def happening_public(at: int, kind: str, facts: Facts) -> Json:
+    """One line of a case's history."""
+    words = _WORDS[kind](facts) if kind in _WORDS else _other({**facts, "kind": kind})
+    return {"at": time_text(at), "kind": kind, "item": item_of(facts), "words": words[:LONGEST]}
+
+
+def item_of(facts: Facts) -> str:
+    """The item that something is about; empty: the case."""
+    order = facts.get("order") or (facts.get("command") or {}).get("order") or {}
+    work = facts.get("work") or order.get("work") or (facts.get("parent") or {}).get("work")
+    return str(work).rpartition("@")[0] if work else str(facts.get("item") or "")
+
+
+def jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"
+
+
+def _bits(text: object) -> int:
+    """The size of a set of indexes."""
+    try:
+        return int(str(text or "0"), 16).bit_count()
+    except ValueError:
+        return 0
+
+
+def _because(facts: Facts, name: str = "reason") -> str:
+    return f": {facts[name]}" if facts.get(name) else ""
+
+
+def _started(facts: Facts) -> str:
+    if facts.get("undo"):
+        return "What this case did is being undone"
+    given = ", ".join(f"{name}={value!r}" for name, value in (facts.get("params") or {}).items())
+    by = "Another case" if facts.get("parent") else (facts.get("owner") or "Somebody")
+    return f"{by} started the case" + (f" with {given}" if given else "")
+
+
+def _submitted(facts: Facts) -> str:
+    count = int(facts.get("count") or 0) - _bits(facts.get("skip"))
+    return f"{item_of(facts)}: {jobs(count)} submitted"
+
+
+def _shard(facts: Facts) -> str:
+    count = int((facts.get("start") or {}).get("count") or 0)
+    return f"{item_of(facts)}: shard {facts.get('shard')} with {jobs(count)} started"
+
+
+def _jobs_ended(facts: Facts) -> str:
+    well, bad, skipped = (_bits(facts.get(name)) for name in ("well", "bad", "skipped"))
+    parts = [f"{well:,} well"] * bool(well) + [f"{bad:,} badly"] * bool(bad) + [f"{skipped:,} skipped"] * bool(skipped)
+    return f"{item_of(facts)}: {jobs(well + bad + skipped)} ended so far, {', '.join(parts) or 'none'}{_because(facts)}"
+
+
+def _shard_ended(facts: Facts) -> str:
+    well, bad = int(facts.get("well") or 0), int(facts.get("bad") or 0)
+    return f"{item_of(facts)}: shard {facts.get('shard', 0)} ended, {well:,} jobs well, {bad:,} badly{_because(facts)}"
+
+
+def _case_ended(facts: Facts) -> str:
+    return f"{item_of(facts)}: sub-case {facts.get('index', 0)} ended {'well' if facts.get('well') else 'badly'}{_because(facts)}"
+
+
+def _verb(facts: Facts) -> str:
+    on = facts.get("item") or "the case"
+    return (
+        f"{facts.get('by') or 'Somebody'} asked to {str(facts.get('kind', '')).replace('-', ' ')} {on}{_because(facts)}"
+    )
+
+
+def _steered(facts: Facts) -> str:
+    what = {"cancel": "cancelled", "hold": "held back", "continue": "let go on"}.get(str(facts.get("verb")), "steered")
+    return f"{item_of(facts)}: its jobs are {what}"
+
+
+def _ended(facts: Facts) -> str:
+    outcome = str(facts.get("outcome") or "finished").replace("_", " ")
+    return f"The case ended: {outcome}{_because(facts)}"
+
+
+def _other(facts: Facts) -> str:
+    about = item_of(facts)
+    return (f"{about}: " if about else "") + str(facts.get("kind") or "something").replace("_", " ")
+
+
+_WORDS: dict[str, Callable[[Facts], str]] = {
+    "started": _started,
+    "submit_jobs": _submitted,
+    "start-shard": _shard,
+    "start-case": lambda facts: (
+        f"{item_of(facts)}: sub-case {(facts.get('parent') or {}).get('index', 0)} started ({facts.get('id')})"
+    ),
+    "list_files": lambda facts: f"{item_of(facts)}: {facts.get('pattern', 'files')} is listed",
+    "watch_files": lambda facts: f"{item_of(facts)}: {facts.get('pattern', 'files')} is watched",
+    "bind_worklet": lambda facts: f"{item_of(facts)}: a flow for the place {facts.get('place')} is looked for",
+    "prepare_case": lambda facts: f"{item_of(facts)}: a sub-case is prepared",
+    "last_state": lambda facts: f"The case {facts.get('ended')} is to be undone",
+    "steer_jobs": _steered,
+    "tell_many": lambda facts: f"{len(facts.get('targets') or ())} shards or sub-cases are told",
+    "check_jobs": lambda facts: f"{item_of(facts)}: no news for a while; the case looks itself how its jobs stand",
+    "report": lambda facts: f"{item_of(facts) or 'The case'}: {facts.get('kind')}{_because(facts, 'detail')}",
+    "refused": lambda facts: f"It could not be done{_because(facts)}",
+    "JobsEnded": _jobs_ended,
+    "ShardEnded": _shard_ended,
+    "CaseEnded": _case_ended,
+    "FilesAppeared": lambda facts: f"{item_of(facts)}: {facts.get('count', 0)} files so far",
+    "Verb": _verb,
+    "state": lambda facts: f"The case is {str(facts.get('state')).replace('_', ' ')}",
+    "trouble": lambda facts: f"A worker could not go on{_because(facts)}",
+    "ended": _ended,
+}

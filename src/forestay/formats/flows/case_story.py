@@ -1,0 +1,100 @@
+"""The lines of a case's whole story, in plain words: those of its engine, and those of the exception service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from forestay.formats.flows.case_history import LONGEST, happening_public
+from forestay.formats.jobs.job_json import Json
+from forestay.formats.jobs.job_public import time_text
+
+Facts = Mapping[str, Any]
+
+
+def story_public(at: int, kind: str, facts: Facts) -> Json:
+    """One line."""
+    if kind not in _WORDS:
+        return happening_public(at, kind, facts) | {"incident": ""}
+    said = {"at": time_text(at), "kind": kind, "item": str(facts.get("item") or "")}
+    return said | {"words": _WORDS[kind](facts)[:LONGEST], "incident": str(facts.get("incident") or "")}
+
+
+def _because(facts: Facts) -> str:
+    return f": {facts['reason']}" if facts.get("reason") else ""
+
+
+def _about(facts: Facts) -> str:
+    return str(facts.get("item") or "the case")
+
+
+_EVENTS = {
+    "case-started": "The case started",
+    "case-completed": "The case is complete",
+    "case-failed": "The case has failed",
+    "case-removed": "The case was removed",
+    "case-triggered": "An exception was raised for the case",
+    "item-enabled": "is about to start",
+    "item-started": "has started",
+    "item-completed": "is complete",
+    "item-aborted": "did not end well",
+    "item-failed": "was given up",
+    "item-removed": "was removed",
+    "item-timed-out": "ran past its time",
+    "item-unplaced": "finds nothing that can take it",
+    "item-violated": "does not keep what it must keep",
+    "item-triggered": "An exception was raised for it",
+}
+
+
+def _event(facts: Facts) -> str:
+    said = _EVENTS.get(str(facts.get("event")), str(facts.get("event")))
+    words = f"{facts['item']} {said}" if facts.get("item") else said
+    evidence = facts.get("evidence")
+    if isinstance(evidence, Mapping) and evidence.get("exception"):
+        words += f": {evidence['exception']}"
+    if facts.get("attempt"):
+        words += f" (attempt {facts['attempt']})"
+    return words + (f": {facts['trigger']}" if facts.get("trigger") else "")
+
+
+def _incident(facts: Facts) -> str:
+    cause = f", cause {facts['cause']}" if facts.get("type") == "abort" else ""
+    return f"Incident {facts.get('incident')}: {facts.get('type')} of {_about(facts)}{cause}{_because(facts)}"
+
+
+def _decision(facts: Facts) -> str:
+    verdict = {
+        "exlet": "an exlet is carried out",
+        "hold": "a person is asked",
+        "fail": "it is given up",
+        "retry": "it is tried again",
+    }
+    said = verdict.get(str(facts.get("verdict")), str(facts.get("verdict")))
+    return f"Decision {facts.get('n')} by {facts.get('by')}: {said}{_because(facts)}"
+
+
+def _step(facts: Facts) -> str:
+    if not facts.get("over"):
+        worklet = f" by case {facts['worklet']}" if facts.get("worklet") else ""
+        return f"Step {facts.get('action')} begins{worklet}"
+    return f"Step {facts.get('action')} is {facts.get('state')}{_because(facts)}"
+
+
+def _order(facts: Facts) -> str:
+    waiting = f" after {facts['wait']} s" if facts.get("wait") else ""
+    return f"Ordered of the engine {facts.get('engine')}: {facts.get('verb')} {_about(facts)}{waiting}"
+
+
+_WORDS: dict[str, Callable[[Facts], str]] = {
+    "event": _event,
+    "incident": _incident,
+    "decision": _decision,
+    "step": _step,
+    "order": _order,
+    "answer": lambda facts: (
+        f"The engine answers: {facts.get('outcome')}" + (f": {facts['detail']}" if facts.get("detail") else "")
+    ),
+    "standing": lambda facts: f"Incident {facts.get('incident')} is {facts.get('state')}{_because(facts)}",
+    "audit": lambda facts: f"{facts.get('by')}: {facts.get('what')}{_because(facts)}",
+}

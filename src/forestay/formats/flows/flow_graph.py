@@ -1,0 +1,137 @@
+"""A flow as a graph in text: each task below the last of those it comes after, what is inside a loop or choice inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from forestay.domain.flows.definition.flow import Task, bodies
+from forestay.domain.flows.definition.flow_pattern import (
+    ChoicePattern,
+    Dimension,
+    FilesOf,
+    LinesOf,
+    ListOf,
+    LoopPattern,
+    MergePattern,
+    RangeOf,
+    SubflowPattern,
+    WatchOf,
+    WorkletPattern,
+)
+from forestay.domain.flows.definition.flow_plan import FlowPlan
+from forestay.domain.flows.definition.flow_version import flow_from_plain, planned
+
+Items = Sequence[Mapping[str, Any]]
+"""Items as the HTTP interface shows them."""
+
+
+class Row(NamedTuple):
+    """One line of the graph."""
+
+    rails: str
+    name: str
+    kind: str
+    """What the task is, beside a plain job."""
+    also: tuple[str, ...]
+    """What it comes after beside the task above it."""
+    item: Mapping[str, Any] | None
+    """How it stands in a case; of a task inside a loop, in its newest round."""
+
+
+class _Node(NamedTuple):
+    name: str
+    kind: str
+    before: tuple[str, ...]
+    inner: Sequence[tuple[str, Sequence[_Node]]] = ()
+    """Blocks inside it, each with its name."""
+
+
+def flow_graph(flow: Mapping[str, Any] | None, items: Items = ()) -> list[Row]:
+    """The rows of a flow in its plain form; without one, of the items of a Python flow."""
+    known: dict[str, Mapping[str, Any]] = {item["task"] if flow is not None else item["id"]: item for item in items}
+    if flow is None:
+        nodes = [_Node(item["id"], "", tuple(item.get("after") or ())) for item in items]
+    else:
+        plan = planned(flow_from_plain(flow))
+        nodes = [_node(plan, task) for task in plan.flow.tasks]
+    return list(_rows(nodes, known, "", root=True))
+
+
+def _node(plan: FlowPlan, task: Task) -> _Node:
+    before = plan.tasks[task.name].before
+    inner = [(body.name, [_node(plan, one) for one in body.tasks]) for body in bodies(task.pattern)]
+    return _Node(task.name, _kind(task), before, inner)
+
+
+def _rows(nodes: Sequence[_Node], known: Mapping[str, Mapping[str, Any]], rails: str, *, root: bool) -> Iterator[Row]:
+    """A block: tasks with nothing before them, and below each what comes after it last."""
+    depth: dict[str, int] = {}
+    names = {node.name for node in nodes}
+    for (
+        node
+    ) in nodes:  # tasks stand in an order in which each comes after those before it, or the longest way is found below
+        _depth(node, {one.name: one for one in nodes}, depth)
+    below: dict[str, list[_Node]] = {}
+    for node in nodes:
+        before = [name for name in node.before if name in names]
+        above = max(before, key=lambda name: depth[name]) if before else ""
+        below.setdefault(above, []).append(node)
+
+    def draw(above: str, rails: str, *, root: bool) -> Iterator[Row]:
+        found = below.get(above, [])
+        for place, node in enumerate(found):
+            last = place == len(found) - 1
+            own = rails if root else rails + ("└▶ " if last else "├▶ ")
+            also = tuple(name for name in node.before if name != above)
+            yield Row(own, node.name, node.kind, also, known.get(node.name))
+            under = rails if root else rails + ("   " if last else "│  ")
+            for label, inner in node.inner:
+                bar = under + "┊  "
+                if label:
+                    yield Row(bar, f"{label}:", "", (), None)
+                yield from _rows(inner, known, bar + ("  " if label else ""), root=True)
+            yield from draw(node.name, under, root=False)
+
+    yield from draw("", rails, root=root)
+
+
+def _depth(node: _Node, nodes: Mapping[str, _Node], depth: dict[str, int]) -> int:
+    if node.name not in depth:
+        depth[node.name] = 0  # a cycle cannot be here: the flow was checked
+        depth[node.name] = 1 + max((_depth(nodes[one], nodes, depth) for one in node.before if one in nodes), default=0)
+    return depth[node.name]
+
+
+def _kind(task: Task) -> str:
+    parts = []
+    match task.pattern:
+        case SubflowPattern():
+            parts.append("sub-flow")
+        case WorkletPattern():
+            parts.append("worklet")
+        case MergePattern():
+            parts.append("merge")
+        case LoopPattern():
+            parts.append("loop")
+        case ChoicePattern():
+            parts.append("choice")
+    if task.scatter:
+        parts.append("one for each " + " × ".join(_dimension(one) for one in task.scatter))
+    if task.when:
+        parts.append(f"when {task.when}")
+    if task.compensation is not None:
+        parts.append("can be undone")
+    return ", ".join(parts)
+
+
+def _dimension(one: Dimension) -> str:
+    match one.source:
+        case FilesOf(pattern) | WatchOf(pattern):
+            return f"{one.name} in {pattern}"
+        case LinesOf(path):
+            return f"{one.name} of {path}"
+        case RangeOf(first, end):
+            return f"{one.name} from {first} below {end}"
+        case ListOf(values):
+            return f"{one.name} of {len(values)}" if isinstance(values, tuple) else f"{one.name} of {values}"

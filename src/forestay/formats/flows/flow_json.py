@@ -1,0 +1,311 @@
+"""Flows as JSON documents: read with every error in its place, and written as they are read.
+
+The fields of a job are those of the HTTP interface. Some values may be written as people write them: ``4 GiB``, ``90 min``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forestay.domain.flows.definition.finding import Finding, Place
+from forestay.domain.flows.definition.flow import Compensation, Flow, Late, OnFailure, Task, WhenFailed
+from forestay.domain.flows.definition.flow import Deadline as DeadlineOf
+from forestay.domain.flows.definition.flow_check import check_flow
+from forestay.domain.flows.definition.flow_pattern import (
+    AtMaximum,
+    Branch,
+    ChoicePattern,
+    Dimension,
+    FilesOf,
+    JobPattern,
+    LinesOf,
+    ListOf,
+    LoopPattern,
+    MergePattern,
+    Pattern,
+    RangeOf,
+    Source,
+    SubflowPattern,
+    Take,
+    WatchOf,
+    WorkletPattern,
+)
+from forestay.domain.flows.definition.flow_version import LANGUAGE, flow_as_plain
+from forestay.domain.jobs.inputs import Staging
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import Effects, RetryPolicy, WhenExhausted
+from forestay.formats.text.document_fields import Fields, depth_of, duration_of, size_of
+
+JOB_FIELDS = (
+    "command", "run", "environment", "resources", "inputs", "staging", "outputs", "result", "effects", "max_attempts", "retry_wait",
+    "when_exhausted", "expected_runtime", "priority", "labels", "wait",
+)  # fmt: skip
+ANY_TASK = ("after", "when", "scatter", "tolerate", "compensate", "deadline", "when_failed")
+KINDS = ("command", "run", "flow", "worklet", "merge", "loop", "choose")
+"""Exactly one of these says what a task is."""
+MAX_DEPTH = 40
+_NO_COMMAND = ("-",)
+
+
+def flow_to_json(flow: Flow) -> dict[str, Any]:
+    """The document of a flow; what is at its default is left out."""
+    return flow_as_plain(flow)
+
+
+def read_flow(data: object) -> tuple[Flow, list[Finding]]:
+    """Read a document's shape: a flow as far as it can be made out, and everything that is wrong."""
+    fields = Fields()
+    flow = _flow(fields, data, ())
+    return flow, fields.findings
+
+
+def check_document(data: object) -> tuple[Flow | None, list[Finding]]:
+    """Read a document and check what it says: a flow that can be run, or everything that is wrong."""
+    if depth_of(data) > MAX_DEPTH:
+        return None, [Finding((), f"it is nested more than {MAX_DEPTH} deep")]
+    flow, findings = read_flow(data)
+    wrong = {one.path for one in findings}
+    for one in check_flow(flow):
+        # What could not be read is not complained about a second time.
+        if not any(one.path[: len(path)] == path or path[: len(one.path)] == one.path for path in wrong):
+            findings.append(one)
+    return (None if findings else flow), findings
+
+
+def _flow(fields: Fields, data: object, at: Place, *, outer: bool = True) -> Flow:
+    known = ["name", "params", "on_failure", "deadline", "flows", "tasks", "outputs", "description"]
+    record = fields.record(data, at, ["forestay", *known], what="a flow", needed=["name", "tasks"])
+    if outer and (record.get("forestay") != LANGUAGE or record.get("forestay") is True):
+        fields.wrong((*at, "forestay") if "forestay" in record else at, f"say 'forestay: {LANGUAGE}', the version of this language")  # fmt: skip
+    flows = fields.record(record.get("flows", {}), (*at, "flows"), None, what="sub-flows by name")
+    return Flow(
+        name=fields.text(record.get("name", "-"), (*at, "name")),
+        tasks=_tasks(fields, record.get("tasks", {}), (*at, "tasks")),
+        params=fields.record(record.get("params", {}), (*at, "params"), None, what="parameters by name"),
+        outputs=fields.record(record.get("outputs", {}), (*at, "outputs"), None, what="outputs by name"),
+        deadline=_deadline(fields, record.get("deadline"), (*at, "deadline")),
+        on_failure=fields.one_of(OnFailure, record.get("on_failure", OnFailure.STOP), (*at, "on_failure")),
+        flows={
+            name: _flow(fields, inner, (*at, "flows", name), outer=isinstance(inner, dict) and "forestay" in inner)
+            for name, inner in flows.items()
+        },
+    )
+
+
+def _tasks(fields: Fields, data: object, at: Place) -> tuple[Task, ...]:
+    record = fields.record(data, at, None, what="tasks by name")
+    return tuple(_task(fields, name, inner, (*at, name)) for name, inner in record.items())
+
+
+def _task(fields: Fields, name: str, data: object, at: Place) -> Task:
+    if not isinstance(data, dict):
+        fields.wrong(at, "a task is a record of fields, such as 'command' and 'after'")
+        data = {"command": list(_NO_COMMAND)}
+    kinds = [kind for kind in KINDS if kind in data]
+    if len(kinds) != 1:
+        said = f"it is {' and '.join(kinds)} at once" if kinds else "it does not say what it does"
+        fields.wrong(at, f"{said}; a task has one of {', '.join(KINDS)}")
+    kind = kinds[0] if kinds else ""
+    record = fields.record(data, at, [*ANY_TASK, *_own_fields(kind)], what="a task")
+    scatter = fields.record(record.get("scatter", {}), (*at, "scatter"), None, what="variables and what they run over")
+    after = record.get("after", [])
+    return Task(
+        name=name,
+        pattern=_pattern(fields, kind, record, at),
+        after=tuple(fields.texts([after] if isinstance(after, str) else after, (*at, "after"))),
+        when=fields.condition(record.get("when", ""), (*at, "when")),
+        scatter=tuple(
+            Dimension(one, _source(fields, source, (*at, "scatter", one))) for one, source in scatter.items()
+        ),
+        tolerate=fields.whole(record.get("tolerate", 0), (*at, "tolerate")),
+        compensation=_compensation(fields, record.get("compensate"), (*at, "compensate")),
+        deadline=_deadline(fields, record.get("deadline"), (*at, "deadline")),
+        when_failed=fields.one_of(WhenFailed, record.get("when_failed", WhenFailed.FAIL), (*at, "when_failed")),
+    )
+
+
+def _own_fields(kind: str) -> tuple[str, ...]:
+    match kind:
+        case "command" | "run":
+            return JOB_FIELDS
+        case "flow":
+            return ("flow", "params", "domain")
+        case "worklet":
+            return ("worklet", "default", "params")
+        case "merge":
+            return ("merge",)
+        case "loop" | "choose":
+            return (kind, "outputs")
+        case _:
+            return (*JOB_FIELDS, *KINDS, "default", "domain", "params")
+
+
+def _pattern(fields: Fields, kind: str, record: dict[str, object], at: Place) -> Pattern:
+    params_at = (*at, "params")
+    match kind:
+        case "flow":
+            params = fields.record(record.get("params", {}), params_at, None, what="parameters by name")
+            domain = fields.text(record.get("domain", ""), (*at, "domain"), empty=True)
+            return SubflowPattern(fields.text(record["flow"], (*at, "flow")), params, domain)
+        case "worklet":
+            params = fields.record(record.get("params", {}), params_at, None, what="parameters by name")
+            default = fields.text(record.get("default", ""), (*at, "default"), empty=True)
+            return WorkletPattern(fields.text(record["worklet"], (*at, "worklet")), params, default)
+        case "merge":
+            return MergePattern(fields.record(record["merge"], (*at, "merge"), None, what="values by name"))
+        case "loop":
+            return _loop(fields, record, at)
+        case "choose":
+            return _choose(fields, record, at)
+        case _:
+            return _job(fields, record, at)
+
+
+def _loop(fields: Fields, record: dict[str, object], at: Place) -> LoopPattern:
+    here = (*at, "loop")
+    known = ["at_most", "while", "until", "then", "tasks"]
+    loop = fields.record(record["loop"], here, known, what="a loop", needed=["at_most", "tasks"])
+    return LoopPattern(
+        tasks=_tasks(fields, loop.get("tasks", {}), (*here, "tasks")),
+        maximum=fields.whole(loop.get("at_most", 1), (*here, "at_most")),
+        while_=fields.condition(loop.get("while", ""), (*here, "while")),
+        until=fields.condition(loop.get("until", ""), (*here, "until")),
+        at_maximum=fields.one_of(AtMaximum, loop.get("then", AtMaximum.FAIL), (*here, "then")),
+        outputs=fields.record(record.get("outputs", {}), (*at, "outputs"), None, what="outputs by name"),
+    )
+
+
+def _choose(fields: Fields, record: dict[str, object], at: Place) -> ChoicePattern:
+    here = (*at, "choose")
+    known = ["take", "branches", "otherwise"]
+    choose = fields.record(record["choose"], here, known, what="a choice", needed=["branches"])
+    branches = fields.record(choose.get("branches", {}), (*here, "branches"), None, what="branches by name")
+    made: list[Branch] = []
+    for name, inner in branches.items():
+        place = (*here, "branches", name)
+        branch = fields.record(inner, place, ["when", "tasks"], what="a branch", needed=["when", "tasks"])
+        tasks = _tasks(fields, branch.get("tasks", {}), (*place, "tasks"))
+        made.append(Branch(name, tasks, fields.condition(branch.get("when", "true"), (*place, "when"))))
+    otherwise: tuple[Task, ...] = ()
+    if "otherwise" in choose:
+        place = (*here, "otherwise")
+        inner = fields.record(choose["otherwise"], place, ["tasks"], what="a branch", needed=["tasks"])
+        otherwise = _tasks(fields, inner.get("tasks", {}), (*place, "tasks"))
+    return ChoicePattern(
+        branches=tuple(made),
+        otherwise=otherwise,
+        take=fields.one_of(Take, choose.get("take", Take.ALL), (*here, "take")),
+        outputs=fields.record(record.get("outputs", {}), (*at, "outputs"), None, what="outputs by name"),
+    )
+
+
+def _source(fields: Fields, data: object, at: Place) -> Source:
+    if isinstance(data, str):
+        return ListOf(data)
+    if isinstance(data, list):
+        return ListOf(tuple(data))
+    record = fields.record(
+        data, at, ["range", "files", "lines", "watch", "until"], what="a list, a reference or a record"
+    )
+    kinds = [kind for kind in ("range", "files", "lines", "watch") if kind in record]
+    if len(kinds) != 1:
+        fields.wrong(at, "a variable runs over a list, a reference to one, or one of range, files, lines, watch")
+        return ListOf((0,))
+    if "until" in record and kinds != ["watch"]:
+        fields.wrong((*at, "until"), "only a watch has an end")
+    match kinds[0]:
+        case "range":
+            return _range(fields, record["range"], (*at, "range"))
+        case "files":
+            return FilesOf(fields.text(record["files"], (*at, "files")))
+        case "lines":
+            return LinesOf(fields.text(record["lines"], (*at, "lines")))
+        case _:
+            place = (*at, "until")
+            until = fields.record(record.get("until", {}), place, ["file", "count", "quiet"], what="an end")
+            count, quiet = until.get("count"), until.get("quiet")
+            return WatchOf(
+                pattern=fields.text(record["watch"], (*at, "watch")),
+                until_file=fields.text(until.get("file", ""), (*place, "file"), empty=True),
+                until_count=None if count is None else fields.whole(count, (*place, "count")),
+                until_quiet=None if quiet is None else fields.number_in(duration_of, quiet, (*place, "quiet")),
+            )
+
+
+def _range(fields: Fields, data: object, at: Place) -> RangeOf:
+    if not isinstance(data, list) or len(data) not in (2, 3):
+        fields.wrong(at, "a range is [first, end] or [first, end, step]")
+        return RangeOf(0, 1)
+    first, end = (
+        one if isinstance(one, str) else fields.whole(one, (*at, place)) for place, one in enumerate(data[:2])
+    )
+    return RangeOf(first, end, fields.whole(data[2], (*at, 2)) if len(data) > 2 else 1)
+
+
+def _deadline(fields: Fields, data: object, at: Place) -> DeadlineOf | None:
+    if data is None:
+        return None
+    if not isinstance(data, dict):
+        return DeadlineOf(fields.number_in(duration_of, data, at))
+    record = fields.record(data, at, ["seconds", "then"], what="a deadline", needed=["seconds"])
+    return DeadlineOf(
+        seconds=fields.number_in(duration_of, record.get("seconds", 1), (*at, "seconds")),
+        then=fields.one_of(Late, record.get("then", Late.FAIL), (*at, "then")),
+    )
+
+
+def _compensation(fields: Fields, data: object, at: Place) -> Compensation | None:
+    if data is None:
+        return None
+    record = fields.record(data, at, [*JOB_FIELDS, "tries"], what="a compensation")
+    if len([kind for kind in ("command", "run") if kind in record]) != 1:
+        fields.wrong(at, "a compensation has one of command, run")
+    return Compensation(_job(fields, record, at), fields.whole(record.get("tries", 3), (*at, "tries")))
+
+
+def _job(fields: Fields, record: dict[str, object], at: Place) -> JobPattern:
+    effects = fields.one_of(Effects, record.get("effects", Effects.INTERNAL), (*at, "effects"))
+    exhausted = record.get("when_exhausted", WhenExhausted.FAIL)
+    runtime = record.get("expected_runtime")
+    return JobPattern(
+        command=_command(fields, record, at),
+        environment=fields.words_by_name(record.get("environment", {}), (*at, "environment")),
+        resources=_resources(fields, record.get("resources", {}), (*at, "resources")),
+        inputs=fields.texts_by_name(record.get("inputs", {}), (*at, "inputs")),
+        staging=fields.one_of(Staging, record.get("staging", Staging.PARALLEL.value), (*at, "staging")),
+        outputs=fields.texts_by_name(record.get("outputs", {}), (*at, "outputs")),
+        result=fields.text(record.get("result", ""), (*at, "result"), empty=True),
+        effects=effects,
+        retry=RetryPolicy(
+            max_attempts=fields.whole(record.get("max_attempts", 1), (*at, "max_attempts")),
+            wait=fields.number_in(duration_of, record.get("retry_wait", 0), (*at, "retry_wait")),
+            when_exhausted=fields.one_of(WhenExhausted, exhausted, (*at, "when_exhausted")),
+        ),
+        expected_runtime=None if runtime is None else fields.number_in(duration_of, runtime, (*at, "expected_runtime")),
+        priority=fields.whole(record.get("priority", 0), (*at, "priority")),
+        labels=fields.words_by_name(record.get("labels", {}), (*at, "labels")),
+        wait=fields.truth(record.get("wait", True), (*at, "wait")),
+    )
+
+
+def _command(fields: Fields, record: dict[str, object], at: Place) -> tuple[str, ...]:
+    if "command" in record:
+        return tuple(fields.words(record["command"], (*at, "command"))) or _NO_COMMAND
+    if "run" not in record:
+        return _NO_COMMAND
+    line = record["run"]
+    if isinstance(line, list):
+        return tuple(fields.words(line, (*at, "run"))) or _NO_COMMAND
+    return ("sh", "-c", fields.text(line, (*at, "run")))
+
+
+def _resources(fields: Fields, data: object, at: Place) -> Resources:
+    record = fields.record(data, at, ["cpus", "memory", "disk", "gpus", "wall"], what="resources")
+    wall = record.get("wall")
+    return Resources(
+        cpus=fields.whole(record.get("cpus", 1), (*at, "cpus")),
+        memory=fields.number_in(size_of, record.get("memory", 0), (*at, "memory")),
+        disk=fields.number_in(size_of, record.get("disk", 0), (*at, "disk")),
+        gpus=fields.whole(record.get("gpus", 0), (*at, "gpus")),
+        wall=None if wall is None else fields.number_in(duration_of, wall, (*at, "wall")),
+    )

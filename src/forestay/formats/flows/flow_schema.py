@@ -1,0 +1,207 @@
+"""The JSON Schema of flows, for editors: what a document may look like.
+
+It says as much as reading a document does, no more: what a flow means (references, cycles, bounds) is checked by `check_flow`.
+``scripts/flow_schema.py`` writes it to ``docs/reference/flow.schema.json``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from forestay.domain.flows.definition.flow import Late, OnFailure, WhenFailed
+from forestay.domain.flows.definition.flow_pattern import AtMaximum, Take
+from forestay.domain.flows.definition.flow_version import LANGUAGE
+from forestay.domain.jobs.amounts import DURATION_PATTERN, SIZE_PATTERN
+from forestay.domain.jobs.inputs import Staging
+from forestay.domain.jobs.specification import Effects, WhenExhausted
+from forestay.formats.flows.flow_json import JOB_FIELDS, KINDS
+
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string", "minLength": 1}
+_MAYBE_TEXT: Schema = {"type": "string"}
+_WHOLE: Schema = {"type": "integer"}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _record(properties: Schema, *, required: list[str] | None = None, description: str = "") -> Schema:
+    out: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        out["required"] = required
+    if description:
+        out["description"] = description
+    return out
+
+
+def _by_name(values: Schema, description: str = "") -> Schema:
+    out: Schema = {"type": "object", "additionalProperties": values}
+    return out | ({"description": description} if description else {})
+
+
+def _one_of(kind: type[StrEnum], description: str) -> Schema:
+    return {"enum": [member.value for member in kind], "description": description}
+
+
+def _said(schema: Schema, description: str) -> Schema:
+    return {**schema, "description": description}
+
+
+def _optional(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _job() -> Schema:
+    return {
+        "command": _said({"type": "array", "items": _ref("word"), "minItems": 1}, "The words of the command; ${…} is filled in. A word that is one reference to a list becomes many words."),
+        "run": {"anyOf": [_TEXT, {"type": "array", "items": _ref("word"), "minItems": 1}], "description": "A line for the shell, or a list of words as 'command'."},
+        "environment": _by_name(_ref("word"), "Environment variables, the same for all jobs of a scatter."),
+        "resources": _said(_ref("resources"), "What the job needs."),
+        "inputs": _by_name(_TEXT, "Files by their name in the job's folder: an address, or the output of a task."),
+        "staging": _one_of(Staging, "How inputs are brought: four at once, or one after the other."),
+        "outputs": _by_name(_TEXT, "Files that must exist when the job ends well: a pattern by the name that other tasks use."),
+        "result": _said(_MAYBE_TEXT, "A JSON file that the job writes; its content is tasks.NAME.result."),
+        "effects": _one_of(Effects, "external: a second run would repeat effects outside."),
+        "max_attempts": _said(_WHOLE, "How often a job is tried: 1 to 100."),
+        "retry_wait": _said(_ref("duration"), "The wait before the second attempt; doubled for each one after it."),
+        "when_exhausted": _one_of(WhenExhausted, "What becomes of a job whose attempts are used up."),
+        "expected_runtime": _said(_optional(_ref("duration")), "An alert is raised when a job takes longer."),
+        "priority": _said(_WHOLE, "-1000 to 1000; higher comes first."),
+        "labels": _by_name(_ref("word"), "Labels of the jobs, to find them by."),
+        "wait": {"type": "boolean", "description": "false: fire and forget."},
+    }  # fmt: skip
+
+
+def _source() -> Schema:
+    end: Schema = {"type": ["integer", "string"]}
+    until = _record({"file": _MAYBE_TEXT, "count": _optional(_WHOLE), "quiet": _optional(_ref("duration"))})
+    return {
+        "anyOf": [
+            {"type": "array", "description": "The values themselves."},
+            {"type": "string", "description": "A reference to a list: ${params.samples}."},
+            _record(
+                {"range": {"type": "array", "prefixItems": [end, end, _WHOLE], "minItems": 2, "maxItems": 3}},
+                required=["range"],
+                description="Whole numbers: [first, end] or [first, end, step].",
+            ),
+            _record({"files": _TEXT}, required=["files"], description="The files that match when the task begins."),
+            _record({"lines": _TEXT}, required=["lines"], description="The lines of a file."),
+            _record(
+                {"watch": _TEXT, "until": until},
+                required=["watch"],
+                description="Files as they appear, until an end.",
+            ),
+        ]
+    }
+
+
+def _task() -> Schema:
+    common: Schema = {
+        "after": _said({"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}, "Tasks that must have ended before."),
+        "when": _said(_ref("condition"), "The task is skipped when this does not hold."),
+        "scatter": _by_name(_source(), "One job for each value; several variables make the product."),
+        "tolerate": _said(_WHOLE, "So many elements of a scatter may fail."),
+        "compensate": _said(_optional(_ref("compensation")), "What undoes the task if the case fails later."),
+        "deadline": _said(_optional(_ref("deadline")), "From the task's beginning."),
+        "when_failed": _one_of(WhenFailed, "What a failure means: the case fails, someone is asked, or it goes on."),
+    }  # fmt: skip
+    params = _by_name({}, "Parameters of the flow.")
+    outputs = _by_name({}, "Values from inside, for the tasks after.")
+    own: dict[str, Schema] = {
+        "command": _job(),
+        "run": _job(),
+        "flow": {
+            "flow": _said(_TEXT, "A flow under 'flows', or a flow's version."),
+            "domain": _said(_MAYBE_TEXT, "Where it may run: a peer by its name, or 'any' domain; without it, here."),
+            "params": params,
+        },
+        "worklet": {
+            "worklet": _said(_TEXT, "A place: the flow is chosen when the task begins."),
+            "default": _said(
+                _MAYBE_TEXT, "The flow to run when none is bound to the place: one under 'flows', or a version."
+            ),
+            "params": params,
+        },
+        "merge": {"merge": _by_name({}, "Values of tasks before, gathered under this task's name.")},
+        "loop": {"loop": _ref("loop"), "outputs": outputs},
+        "choose": {"choose": _ref("choice"), "outputs": outputs},
+    }
+    kinds: list[Schema] = []
+    for kind in KINDS:
+        fields = {name: field for name, field in own[kind].items() if name == kind or name not in ("command", "run")}
+        kinds.append(_record({**common, **fields}, required=[kind]))
+    return {"description": "What a task does: one of " + ", ".join(KINDS) + ".", "anyOf": kinds}
+
+
+def flow_schema() -> Schema:
+    """The whole schema."""
+    tasks = _by_name(_ref("task"), "Tasks by name. A task begins when all it comes after or refers to has ended.")
+    flow: Schema = {
+        "forestay": {"const": LANGUAGE, "description": "The version of this language."},
+        "name": _said(_TEXT, "Letters, digits, '-' and '_'."),
+        "description": {"description": "For people."},
+        "params": _by_name({}, "Parameters and their defaults; null: a case must give one."),
+        "on_failure": _one_of(OnFailure, "What becomes of the rest when a task has failed."),
+        "deadline": _said(_optional(_ref("deadline")), "From the case's beginning."),
+        "flows": _by_name(_ref("subflow"), "Sub-flows by the name that tasks use."),
+        "tasks": tasks,
+        "outputs": _by_name({}, "What the case gives back."),
+    }
+    undo = _job() | {"tries": _said(_WHOLE, "How often it is run before a person is asked.")}
+    undo_kinds = [
+        _record({name: field for name, field in undo.items() if name == kind or name not in ("command", "run")}, required=[kind])
+        for kind in ("command", "run")
+    ]  # fmt: skip
+    assert set(_job()) == set(JOB_FIELDS)  # noqa: S101 - a new field of a job belongs here too
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A Forestay flow",
+        **_record(flow, required=["forestay", "name", "tasks"]),
+        "$defs": {
+            "task": _task(),
+            "subflow": _record(flow, required=["name", "tasks"]),
+            "word": {"type": ["string", "number", "boolean"]},
+            "condition": {"type": ["string", "boolean"]},
+            "duration": {"anyOf": [_WHOLE, {"type": "string", "pattern": DURATION_PATTERN}]},
+            "size": {"anyOf": [_WHOLE, {"type": "string", "pattern": SIZE_PATTERN}]},
+            "deadline": {
+                "anyOf": [
+                    _ref("duration"),
+                    _record({"seconds": _ref("duration"), "then": _one_of(Late, "")}, required=["seconds"]),
+                ]
+            },
+            "resources": _record(
+                {
+                    "cpus": _WHOLE,
+                    "memory": _ref("size"),
+                    "disk": _ref("size"),
+                    "gpus": _WHOLE,
+                    "wall": _optional(_ref("duration")),
+                }
+            ),
+            "compensation": {"anyOf": undo_kinds},
+            "loop": _record(
+                {
+                    "at_most": _said(_WHOLE, "The most rounds."),
+                    "while": _said(_ref("condition"), "Asked before a round."),
+                    "until": _said(_ref("condition"), "Asked after a round."),
+                    "then": _one_of(AtMaximum, "What happens when the condition is not met after the last round."),
+                    "tasks": tasks,
+                },
+                required=["at_most", "tasks"],
+            ),
+            "choice": _record(
+                {
+                    "take": _one_of(Take, "Every branch whose condition holds, or the first."),
+                    "branches": _by_name(
+                        _record({"when": _ref("condition"), "tasks": tasks}, required=["when", "tasks"])
+                    ),
+                    "otherwise": _record({"tasks": tasks}, required=["tasks"]),
+                },
+                required=["branches"],
+            ),
+        },
+    }

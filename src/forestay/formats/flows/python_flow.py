@@ -1,0 +1,85 @@
+"""Finds the flows in a Python file by reading it, without running any of it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from forestay.domain.flows.definition.python_flow import PythonFlow
+from forestay.formats.flows.yaml_flow import Problem
+
+DECORATOR = "flow"
+MAX_SOURCE = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFile:
+    """What a file has: its flows, and everything that is wrong."""
+
+    flows: tuple[PythonFlow, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+def read_python_flows(source: str, file: str = "") -> PythonFile:
+    """The flows of a source file: its ``async`` functions with the mark ``@flow``."""
+    if len(source.encode()) > MAX_SOURCE:
+        return PythonFile((), (Problem(1, 1, file, f"a flow's file has at most {MAX_SOURCE} bytes"),))
+    try:
+        tree = ast.parse(source, file or "<flow>")
+    except (SyntaxError, ValueError) as error:
+        line, column = (error.lineno or 1, error.offset or 1) if isinstance(error, SyntaxError) else (1, 1)
+        what = error.msg if isinstance(error, SyntaxError) else str(error)
+        return PythonFile((), (Problem(line, column, file, f"this is not Python: {what}"),))
+    flows: list[PythonFlow] = []
+    problems: list[Problem] = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _marked(node):
+            found, wrong = _flow(node, source, file)
+            problems += wrong
+            if not wrong:
+                flows.append(found)
+    return PythonFile(tuple(flows), tuple(problems))
+
+
+def _marked(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(_name(one) == DECORATOR for one in node.decorator_list)
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _flow(node: ast.FunctionDef | ast.AsyncFunctionDef, source: str, file: str) -> tuple[PythonFlow, list[Problem]]:
+    problems: list[Problem] = []
+
+    def wrong(at: ast.AST, message: str) -> None:
+        line, column = getattr(at, "lineno", node.lineno), getattr(at, "col_offset", 0) + 1
+        problems.append(Problem(line, column, node.name, message))
+
+    if isinstance(node, ast.FunctionDef):
+        wrong(node, "a flow is an 'async def'")
+    given = node.args
+    if given.posonlyargs or given.vararg or given.kwarg:
+        wrong(node, "a flow's parameters are given by name: no '/', '*args' or '**kwargs'")
+    params: dict[str, object] = {}
+    needed: list[str] = []
+    for one, default in _parameters(given):
+        if default is None:
+            needed.append(one.arg)
+            continue
+        try:
+            params[one.arg] = json.loads(json.dumps(ast.literal_eval(default), allow_nan=False))
+        except (ValueError, TypeError):
+            wrong(default, f"the default of {one.arg} is no value of JSON types written down")
+    described = inspect.cleandoc(ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
+    return PythonFlow(node.name, source, file, params, tuple(needed), described[:500]), problems
+
+
+def _parameters(given: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    without = len(given.args) - len(given.defaults)
+    yield from ((one, None) for one in given.args[:without])
+    yield from zip(given.args[without:], given.defaults, strict=True)
+    yield from zip(given.kwonlyargs, given.kw_defaults, strict=True)

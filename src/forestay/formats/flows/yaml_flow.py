@@ -1,0 +1,68 @@
+"""Flows in YAML: what is wrong is said with line and column, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import yaml
+
+from forestay.domain.flows.definition.flow import Flow, all_tasks
+from forestay.domain.flows.definition.flow_version import flow_as_plain, version_of
+from forestay.formats.flows.flow_json import check_document, flow_to_json
+from forestay.formats.text.yaml_text import read_yaml
+
+
+class Problem(NamedTuple):
+    """One error in a flow's text."""
+
+    line: int
+    column: int
+    where: str
+    """The path in the document: ``tasks.align.command[2]``."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}: {self.where}: {self.message}" if self.where else f"{self.line}:{self.column}: {self.message}"  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FlowText:
+    """What became of a flow's text: a flow, or problems."""
+
+    flow: Flow | None
+    problems: tuple[Problem, ...] = ()
+    text: str = ""
+
+    @property
+    def version(self) -> str:
+        """The content hash of a good flow; empty otherwise."""
+        return version_of(self.flow) if self.flow is not None else ""
+
+    @property
+    def plain(self) -> Mapping[str, Any]:
+        """A good flow in its plain form."""
+        return flow_as_plain(self.flow) if self.flow is not None else {}
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks a good flow has, those inside loops and choices too."""
+        return sum(1 for _ in all_tasks(self.flow.tasks)) if self.flow is not None else 0
+
+
+def read_flow_text(text: str) -> FlowText:
+    """Read and check a flow written in YAML (or JSON, which is YAML)."""
+    document = read_yaml(text)
+    findings = list(document.findings)
+    flow: Flow | None = None
+    if not findings:
+        flow, findings = check_document(document.value)
+    problems = [Problem(*document.position(one.path), one.where, one.message) for one in findings]
+    return FlowText(flow, tuple(sorted(problems)), text)
+
+
+def write_flow_text(flow: Flow) -> str:
+    """A flow as YAML; what is at its default is left out."""
+    text: str = yaml.safe_dump(flow_to_json(flow), sort_keys=False, allow_unicode=True, width=120)
+    return text

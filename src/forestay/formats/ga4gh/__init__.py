@@ -1,0 +1,1 @@
+"""GA4GH's TES and WES."""

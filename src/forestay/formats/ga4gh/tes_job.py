@@ -1,0 +1,229 @@
+"""A TES task as a job of the house: its specification, its labels, and what its pilot is told of it.
+
+A task that has outputs is two jobs. The first runs its executors and commits what they made, as every job does. The second waits, held, until the
+first has ended, and then brings the committed files to the addresses that the client named: so only what counts is ever seen there, and a transfer that
+fails is mended without running anything again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from uuid import NAMESPACE_URL, uuid5
+
+from forestay.domain.jobs import inputs as job_inputs
+from forestay.domain.jobs.amounts import duration_of
+from forestay.domain.jobs.job_document import HIGHEST_PRIORITY
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import RetryPolicy, Specification
+from forestay.formats.ga4gh.tes_reading import read_shown_task
+from forestay.formats.ga4gh.tes_task import FileType, Input, Json, Output, Task, asked_json
+
+TES = "tes"
+"""Where a specification keeps the task."""
+MARK = "forestay.tes"
+"""The label that tells jobs of tasks from others: `task`, or `outputs` for one that brings outputs away."""
+BRINGS = "forestay.tes.outputs"
+"""The label of a task's job that has another for its outputs."""
+KEY = "forestay.key"
+"""The tag by which a client that cannot send headers says that two requests are one."""
+TASK, OUTPUTS = "task", "outputs"
+HOLDER = "its task"
+"""Who holds a job of outputs until the task has ended."""
+MAX_TAGS = 28
+"""Beside them a job has labels of ours, and no job has more than 32."""
+PARAMETERS = ("max_attempts", "priority", "wall")
+"""The backend parameters that are understood."""
+GIB = 1 << 30
+_FIT_KEY = re.compile(r"[A-Za-z0-9._/-]{1,63}")
+_ODD = re.compile(r"[\x00-\x1f\x7f]")
+_YEAR = 31_536_000
+_SOON = 100
+"""A job of outputs goes before others of its priority: its task's work is done."""
+
+
+class Asked(NamedTuple):
+    """What backend parameters ask for."""
+
+    wall: int | None = None
+    max_attempts: int = 1
+    priority: int = 0
+    downstream: str = ""
+    """The task server that it is sent on to; empty: pilots run it."""
+    callback: str = ""
+    """Who is told of the end."""
+
+
+class Refusal(ValueError):
+    """A backend parameter that cannot be obeyed."""
+
+
+def known_parameters(task: Task) -> tuple[Task, Asked, tuple[str, ...]]:
+    """The task without the backend parameters that are not understood, what the others ask for, and a warning for each that was left out.
+
+    `Refusal` for a value that makes no sense, and for any unknown one where the client wants all to be obeyed.
+    """
+    resources = task.resources
+    if resources is None or not resources.backend_parameters:
+        return task, Asked(), ()
+    given = {name.lower(): value for name, value in resources.backend_parameters.items()}
+    unknown = sorted(set(given) - set(PARAMETERS))
+    if unknown and resources.backend_parameters_strict:
+        raise Refusal(
+            f"backend parameters that are not known here: {', '.join(unknown)}; there is {', '.join(PARAMETERS)}"
+        )
+    kept = {name: value for name, value in resources.backend_parameters.items() if name.lower() in PARAMETERS}
+    warnings = tuple(f"the backend parameter {name} is not known here and was left out" for name in unknown)
+    changed = replace(task, resources=replace(resources, backend_parameters=kept))
+    return changed, _asked(given), warnings
+
+
+def asked_on(task: Task, downstream: str) -> Asked:
+    """What is asked of us of a task that is sent on: what is not known here is for the other server to judge."""
+    given = task.resources.backend_parameters if task.resources is not None else {}
+    return _asked({name.lower(): value for name, value in given.items()})._replace(downstream=downstream)
+
+
+def _asked(given: Mapping[str, str]) -> Asked:
+    try:
+        wall = _seconds(given["wall"]) if "wall" in given else None
+        attempts = int(given.get("max_attempts", "1"))
+        priority = int(given.get("priority", "0"))
+    except ValueError as error:
+        raise Refusal(f"a backend parameter makes no sense: {error}") from error
+    if not 1 <= attempts <= 100 or abs(priority) > HIGHEST_PRIORITY or not 0 < (wall or 1) <= _YEAR:
+        raise Refusal("max_attempts is from 1 to 100, priority from -1000 to 1000, wall a time of at most a year")
+    return Asked(wall, attempts, priority)
+
+
+def _seconds(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else duration_of(text)
+
+
+def specification_of(task: Task, tenant: str, asked: Asked, warnings: Sequence[str]) -> Specification:
+    """What the job of a task runs; its id is not made yet."""
+    first = task.executors[0]
+    # What is sent on is staged where it runs.
+    inputs = () if asked.downstream else task.inputs
+    kept: Json = {"task": asked_json(task)}
+    if warnings:
+        kept["warnings"] = list(warnings)
+    return Specification(
+        id="",
+        tenant=tenant,
+        name=job_name(task),
+        command=first.command,
+        resources=resources_of(task, asked),
+        inputs=tuple(
+            job_inputs.Input(staged_name(place), one.url) for place, one in enumerate(inputs) if is_staged(one)
+        ),
+        retry=RetryPolicy(asked.max_attempts),
+        extra={TES: kept},
+    )
+
+
+def outputs_specification(tenant: str) -> Specification:
+    """What every job runs that brings outputs away; which ones is a parameter."""
+    return Specification(
+        id="",
+        tenant=tenant,
+        name="outputs of a task",
+        command=("bring-outputs",),
+        retry=RetryPolicy(3, 10),
+        extra={TES: {"outputs": True}},
+    )
+
+
+def outputs_priority(priority: int) -> int:
+    return min(HIGHEST_PRIORITY, priority + _SOON)
+
+
+def outputs_job(job: str) -> str:
+    """The id of the job that brings the outputs of a task away."""
+    return str(uuid5(NAMESPACE_URL, f"forestay:tes-outputs:{job}"))
+
+
+def job_name(task: Task) -> str:
+    """A name that a job may have."""
+    return _ODD.sub(" ", task.name)[:200].strip() or "task"
+
+
+def resources_of(task: Task, asked: Asked) -> Resources:
+    wanted = task.resources
+    if wanted is None:
+        return Resources(wall=asked.wall)
+    return Resources(
+        cpus=max(1, wanted.cpu_cores or 1),
+        memory=round((wanted.ram_gb or 0) * GIB),
+        disk=round((wanted.disk_gb or 0) * GIB),
+        wall=asked.wall,
+    )
+
+
+def labels_of(task: Task, downstream: str = "") -> dict[str, str]:
+    """The tags that can be labels, so that rules and searches see them, and our own marks."""
+    labels = {key: value for key, value in task.tags.items() if fits(key, value)}
+    labels[MARK] = TASK
+    if task.outputs and not downstream:
+        labels[BRINGS] = "yes"
+    return labels
+
+
+def fits(key: str, value: str) -> bool:
+    """Whether a tag can be a label."""
+    ours = key in (MARK, BRINGS)
+    return not ours and _FIT_KEY.fullmatch(key) is not None and len(value) <= 200 and not _ODD.search(value)
+
+
+def staged_name(place: int) -> str:
+    """Where the pilot puts an input before it is laid where the task wants it."""
+    return f"in/{place}"
+
+
+def is_staged(given: Input) -> bool:
+    """Whether an input is brought as those of every job are."""
+    return bool(given.url) and not given.content and given.type is FileType.FILE
+
+
+def task_of(spec: Specification) -> Task | None:
+    """The task that a specification keeps; None for that of another job."""
+    kept = spec.extra.get(TES)
+    return read_shown_task(kept["task"]) if isinstance(kept, dict) and "task" in kept else None
+
+
+def warnings_of(spec: Specification) -> list[str]:
+    kept = spec.extra.get(TES)
+    return [str(one) for one in kept.get("warnings", ())] if isinstance(kept, dict) else []
+
+
+def plan_of(task: Task, containers: str) -> Json:
+    """What the pilot needs to run a task."""
+    return {
+        "executors": asked_json(task)["executors"],
+        "files": [
+            {"path": one.path, "name": staged_name(place)} for place, one in enumerate(task.inputs) if is_staged(one)
+        ],
+        "contents": [{"path": one.path, "content": one.content} for one in task.inputs if not one.url],
+        "folders": [
+            {"path": one.path, "source": job_inputs.local_path(one.url)}
+            for one in task.inputs
+            if one.url and one.type is FileType.DIRECTORY
+        ],
+        "volumes": list(task.volumes),
+        "outputs": [{"path": one.path, "type": one.type.value} for one in task.outputs],
+        "containers": containers,
+    }
+
+
+def output_json(one: Output) -> dict[str, Any]:
+    """An output as whoever brings it away needs it."""
+    return {"path": one.path, "url": one.url, "path_prefix": one.path_prefix, "type": one.type.value}
+
+
+def bucket_of(url: str) -> tuple[str, str] | None:
+    """The bucket and the key that an address of S3 names; None for any other."""
+    parts = urlsplit(url) if url.startswith("s3://") else None
+    return (parts.netloc, parts.path.lstrip("/")) if parts is not None and parts.netloc else None

@@ -1,0 +1,76 @@
+"""The log of a task: of its many attempts the one that decides, as TES shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from forestay.domain.jobs.claim import note_of
+from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome
+from forestay.formats.ga4gh.tes_task import ExecutorLog, OutputFile, TaskLog
+from forestay.formats.jobs.job_public import time_text
+
+_PILOT = re.compile(r"\[pilot: (.*?)\]\s*\Z", re.DOTALL)
+"""What a pilot itself had to say, at the end of what was printed."""
+
+
+def task_log(
+    document: JobDocument, warnings: Sequence[str], told: Mapping[str, Any], brought: Mapping[str, Any]
+) -> TaskLog | None:
+    """The entry for a job; None before anything is to be told. ``told`` and ``brought`` are the records of the deciding end, and of the outputs'."""
+    last = document.winner or document.last
+    if last is None and document.claim is None and not warnings:
+        return None
+    report = told.get("task")
+    report = report if isinstance(report, dict) else {}
+    sent = brought.get("task")
+    sent = sent if isinstance(sent, dict) else {}
+    system = [*warnings, *_system(last, told, report), *_system(None, brought, sent)]
+    metadata = {"job": document.id, "attempt": str(document.attempt)}
+    if host := last.host if last is not None else document.claim.host if document.claim is not None else "":
+        metadata["host"] = host
+    started, ended = _times(document, last)
+    return TaskLog(
+        logs=tuple(_executor(one) for one in _records(report.get("logs"))),
+        outputs=tuple(
+            OutputFile(str(one.get("url")), str(one.get("path")), int(one.get("size_bytes") or 0))
+            for one in _records(sent.get("outputs") or report.get("outputs"))
+        ),
+        metadata=metadata,
+        start_time=started,
+        end_time=ended,
+        system_logs=tuple(system),
+    )
+
+
+def _times(document: JobDocument, last: Ending | None) -> tuple[str, str]:
+    if last is not None and last.started is not None:
+        end = last.started + round(1000 * (last.wall or 0)) if document.final else None
+        return time_text(last.started) or "", time_text(end) or ""
+    started = document.claim.granted if document.claim is not None else None
+    return time_text(started) or "", (time_text(document.changed) or "") if document.final else ""
+
+
+def _system(last: Ending | None, told: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
+    """What Forestay itself has to say of an end."""
+    words = [str(one) for one in report.get("system", ())]
+    if last is not None and last.outcome is Outcome.FAULT:
+        words.append(f"attempt {last.token.attempt} ended by {note_of(last).partition('; claim')[0]}")
+    tail = told.get("log_tail")
+    said = _PILOT.search(tail) if isinstance(tail, str) else None
+    return [*words, said[1]] if said is not None else words
+
+
+def _executor(data: Mapping[str, Any]) -> ExecutorLog:
+    return ExecutorLog(
+        exit_code=int(data.get("exit_code", 0)),
+        start_time=str(data.get("start_time", "")),
+        end_time=str(data.get("end_time", "")),
+        stdout=str(data.get("stdout", "")),
+        stderr=str(data.get("stderr", "")),
+    )
+
+
+def _records(data: object) -> list[Mapping[str, Any]]:
+    return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []

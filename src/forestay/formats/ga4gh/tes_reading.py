@@ -1,0 +1,291 @@
+"""Reads tasks of GA4GH TES 1.1: strictly what a client asks for, generously what another server says of its own tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from forestay.domain.flows.definition.finding import Finding, Place
+from forestay.formats.ga4gh.tes_task import (
+    Executor,
+    ExecutorLog,
+    FileType,
+    Input,
+    Output,
+    OutputFile,
+    Resources,
+    Task,
+    TaskLog,
+    TaskState,
+    has_wildcard,
+)
+from forestay.formats.text.document_fields import Fields
+
+MAX_CONTENT = 4 << 20
+"""Bytes of an input that is sent with the task; the specification asks for 128 KiB, one client sends whole scripts."""
+MAX_LIST = 10_000
+_MOST = 10**6
+"""Cores, or GiB."""
+
+Value = TypeVar("Value")
+
+
+def read_task(data: object) -> Task | tuple[Finding, ...]:
+    """The task that a client asks for, or everything that is wrong with it.
+
+    What only a server says (its id, its state, its logs) is passed over, and so are fields that TES does not have.
+    """
+    fields = _TaskFields()
+    task = fields.task(data, ())
+    return tuple(fields.findings) if fields.findings else task
+
+
+def read_shown_task(data: object) -> Task:
+    """A task as a server shows it, in any view; `ValueError` for what is none.
+
+    What cannot be read is taken as not given: servers leave out what the specification wants, and send null for it.
+    """
+    if not isinstance(data, dict):
+        raise ValueError("a task is a record")  # noqa: TRY004 - the sender's mistake, not the caller's
+    fields = _TaskFields()
+    asked = fields.task(data, ())
+    return Task(
+        asked.executors,
+        asked.inputs,
+        asked.outputs,
+        asked.resources,
+        asked.volumes,
+        asked.tags,
+        asked.name,
+        asked.description,
+        id=_text(data.get("id")),
+        state=state_named(data.get("state")),
+        creation_time=_text(data.get("creation_time")),
+        logs=tuple(_log(one) for one in _records(data.get("logs"))),
+    )
+
+
+def state_named(text: object) -> TaskState:
+    """A state; UNKNOWN for what is none."""
+    return next((one for one in TaskState if one.value == text), TaskState.UNKNOWN)
+
+
+class _TaskFields(Fields):
+    """Fields of a task; null is the same as not given."""
+
+    def task(self, data: object, at: Place) -> Task:
+        record = self._record(data, at, "a task", "executors")
+        executors = self._each(record, "executors", at, self._executor)
+        if "executors" in record and not executors:
+            self.wrong((*at, "executors"), "at least one executor is needed")
+        resources = record.get("resources")
+        return Task(
+            executors=executors,
+            inputs=self._each(record, "inputs", at, self._input),
+            outputs=self._each(record, "outputs", at, self._output),
+            resources=None if resources is None else self._resources(resources, (*at, "resources")),
+            volumes=self._each(record, "volumes", at, self._path),
+            tags=self._texts_of(record, "tags", at),
+            name=self._text_of(record, "name", at),
+            description=self._text_of(record, "description", at),
+        )
+
+    def _executor(self, data: object, at: Place) -> Executor:
+        record = self._record(data, at, "an executor", "image", "command")
+        command = self._each(record, "command", at, self._word_of)
+        if "command" in record and not command:
+            self.wrong((*at, "command"), "a command has at least one word")
+        return Executor(
+            image=self._needed(record, "image", at),
+            command=command,
+            workdir=self._path_of(record, "workdir", at),
+            stdin=self._path_of(record, "stdin", at),
+            stdout=self._path_of(record, "stdout", at),
+            stderr=self._path_of(record, "stderr", at),
+            env=self._texts_of(record, "env", at),
+            ignore_error=self._truth_of(record, "ignore_error", at) or False,
+        )
+
+    def _input(self, data: object, at: Place) -> Input:
+        record = self._record(data, at, "an input", "path")
+        content = self._text_of(record, "content", at)
+        if len(content.encode(errors="replace")) > MAX_CONTENT:
+            self.wrong(
+                (*at, "content"), f"at most {MAX_CONTENT} bytes may be sent here; put the file where a URL names it"
+            )
+        url = "" if content else self._text_of(record, "url", at)
+        kind = self._type(record, at)
+        if not content and not url:
+            # An empty file is sent as an empty content and no URL.
+            if record.get("content") is None:
+                self.wrong(at, "'url' or 'content' is missing; an input needs one of them")
+            elif kind is FileType.DIRECTORY:
+                self.wrong((*at, "content"), "a folder cannot be sent here")
+        if content and kind is FileType.DIRECTORY:
+            self.wrong((*at, "content"), "a folder cannot be sent here")
+        return Input(
+            path=self._needed_path(record, at),
+            url=url,
+            content=content,
+            type=kind,
+            name=self._text_of(record, "name", at),
+            description=self._text_of(record, "description", at),
+            streamable=self._truth_of(record, "streamable", at),
+        )
+
+    def _output(self, data: object, at: Place) -> Output:
+        record = self._record(data, at, "an output", "path", "url")
+        path = self._needed_path(record, at)
+        prefix = self._path_of(record, "path_prefix", at)
+        if has_wildcard(path):
+            if not prefix:
+                self.wrong(at, "'path_prefix' is missing; an output with a wildcard in its path needs it")
+            elif not path.startswith(prefix):
+                self.wrong((*at, "path_prefix"), f"the path {path[:200]!r} does not begin with it")
+        return Output(
+            path=path,
+            url=self._needed(record, "url", at),
+            path_prefix=prefix,
+            type=self._type(record, at),
+            name=self._text_of(record, "name", at),
+            description=self._text_of(record, "description", at),
+        )
+
+    def _resources(self, data: object, at: Place) -> Resources:
+        record = self._record(data, at, "resources")
+        cores = self._number_of(record, "cpu_cores", at)
+        return Resources(
+            cpu_cores=None if cores is None else math.ceil(cores),
+            preemptible=self._truth_of(record, "preemptible", at),
+            ram_gb=self._number_of(record, "ram_gb", at),
+            disk_gb=self._number_of(record, "disk_gb", at),
+            zones=self._each(record, "zones", at, self._word_of),
+            backend_parameters=self._texts_of(record, "backend_parameters", at),
+            backend_parameters_strict=self._truth_of(record, "backend_parameters_strict", at) or False,
+        )
+
+    def _record(self, data: object, at: Place, what: str, *needed: str) -> dict[str, object]:
+        record = self.record(data, at, None, what=what)
+        given = {name: value for name, value in record.items() if value is not None}
+        if isinstance(data, dict):
+            for name in needed:
+                if name not in given:
+                    self.wrong(at, f"{name!r} is missing; {what} needs it")
+        return given
+
+    def _each(
+        self, record: dict[str, object], name: str, at: Place, read: Callable[[object, Place], Value]
+    ) -> tuple[Value, ...]:
+        given = record.get(name)
+        if given is None:
+            return ()
+        if not isinstance(given, list):
+            self.wrong((*at, name), f"a list is needed here, not {type(given).__name__}")
+            return ()
+        if len(given) > MAX_LIST:
+            self.wrong((*at, name), f"at most {MAX_LIST} are taken here")
+            return ()
+        return tuple(read(one, (*at, name, place)) for place, one in enumerate(given))
+
+    def _text_of(self, record: dict[str, object], name: str, at: Place) -> str:
+        return self._whole_text(record[name], (*at, name)) if name in record else ""
+
+    def _whole_text(self, data: object, at: Place) -> str:
+        text = self.text(data, at, empty=True)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.wrong(at, "half a character (a lone surrogate) is in it")
+            return "-"
+        return text
+
+    def _needed(self, record: dict[str, object], name: str, at: Place) -> str:
+        text = self._text_of(record, name, at)
+        if name in record and not text:
+            self.wrong((*at, name), "a text is needed here")
+        return text
+
+    def _word_of(self, data: object, at: Place) -> str:
+        word = self._whole_text(data, at)
+        if "\0" in word:
+            self.wrong(at, "a zero byte is in it")
+        return word
+
+    def _texts_of(self, record: dict[str, object], name: str, at: Place) -> dict[str, str]:
+        given = record.get(name)
+        if given is None:
+            return {}
+        texts = self.record(given, (*at, name), None, what="texts by name")
+        return {
+            self._word_of(key, (*at, name)): "" if value is None else self._word_of(value, (*at, name, key))
+            for key, value in texts.items()
+        }
+
+    def _path_of(self, record: dict[str, object], name: str, at: Place) -> str:
+        return self._path(record[name], (*at, name)) if record.get(name, "") != "" else ""
+
+    def _needed_path(self, record: dict[str, object], at: Place) -> str:
+        return self._path(record["path"], (*at, "path")) if "path" in record else ""
+
+    def _path(self, data: object, at: Place) -> str:
+        path = self._word_of(data, at)
+        if not path.startswith("/") or ".." in path.split("/"):
+            self.wrong(at, "a whole path is needed, from the root of the container on, without .. in it")
+        return path
+
+    def _type(self, record: dict[str, object], at: Place) -> FileType:
+        given = record.get("type")
+        return FileType.FILE if given is None else self.one_of(FileType, given, (*at, "type"))
+
+    def _truth_of(self, record: dict[str, object], name: str, at: Place) -> bool | None:
+        return self.truth(record[name], (*at, name)) if name in record else None
+
+    def _number_of(self, record: dict[str, object], name: str, at: Place) -> float | None:
+        given = record.get(name)
+        if given is None:
+            return None
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= _MOST:
+            self.wrong((*at, name), f"a number that is not negative, and at most {_MOST}, is needed here")
+            return None
+        return given
+
+
+def _log(data: dict[str, Any]) -> TaskLog:
+    metadata = data.get("metadata")
+    said = data.get("system_logs")
+    return TaskLog(
+        logs=tuple(
+            ExecutorLog(
+                exit_code=_whole(one.get("exit_code")),
+                start_time=_text(one.get("start_time")),
+                end_time=_text(one.get("end_time")),
+                stdout=_text(one.get("stdout")),
+                stderr=_text(one.get("stderr")),
+            )
+            for one in _records(data.get("logs"))
+        ),
+        outputs=tuple(
+            OutputFile(_text(one.get("url")), _text(one.get("path")), _whole(one.get("size_bytes")))
+            for one in _records(data.get("outputs"))
+        ),
+        metadata={key: _text(value) for key, value in metadata.items()} if isinstance(metadata, dict) else {},
+        start_time=_text(data.get("start_time")),
+        end_time=_text(data.get("end_time")),
+        system_logs=tuple(_text(one) for one in said) if isinstance(said, list) else (),
+    )
+
+
+def _records(data: object) -> list[dict[str, Any]]:
+    return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+
+
+def _text(data: object) -> str:
+    return data if isinstance(data, str) else "" if data is None else str(data)
+
+
+def _whole(data: object) -> int:
+    try:
+        return int(data) if isinstance(data, int | str) else 0
+    except ValueError:
+        return 0

@@ -1,0 +1,250 @@
+"""Tasks of GA4GH TES 1.1: their values, and the three views in which they are shown.
+
+A task is read by `tes_reading` and shown here. Texts that were not given are empty, numbers that were not given are None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Json = dict[str, Any]
+
+
+class TaskState(StrEnum):
+    """The eleven states of the specification; Forestay itself never shows PAUSED and PREEMPTED."""
+
+    UNKNOWN = "UNKNOWN"
+    QUEUED = "QUEUED"
+    INITIALIZING = "INITIALIZING"
+    """Its inputs are being brought."""
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    COMPLETE = "COMPLETE"
+    """Its executors ended well, and its outputs are where they were asked for."""
+    EXECUTOR_ERROR = "EXECUTOR_ERROR"
+    SYSTEM_ERROR = "SYSTEM_ERROR"
+    CANCELED = "CANCELED"
+    PREEMPTED = "PREEMPTED"
+    """Some clients poll such a task for ever."""
+    CANCELING = "CANCELING"
+
+
+ENDED = frozenset(
+    {
+        TaskState.COMPLETE,
+        TaskState.EXECUTOR_ERROR,
+        TaskState.SYSTEM_ERROR,
+        TaskState.CANCELED,
+        TaskState.PREEMPTED,
+    }
+)
+"""States that no task leaves."""
+
+
+class View(StrEnum):
+    """How much of a task is shown."""
+
+    MINIMAL = "MINIMAL"
+    """Its id and its state, nothing else."""
+    BASIC = "BASIC"
+    """All but what may be long: the contents of inputs, what executors printed, what the system said."""
+    FULL = "FULL"
+
+
+class FileType(StrEnum):
+    """What an input or output is."""
+
+    FILE = "FILE"
+    DIRECTORY = "DIRECTORY"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One file or folder that is there before the first executor starts."""
+
+    path: str
+    """Where executors find it, from the root of the container on."""
+    url: str = ""
+    content: str = ""
+    """The file itself; then the address does not count."""
+    type: FileType = FileType.FILE
+    name: str = ""
+    description: str = ""
+    streamable: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One file, folder or pattern of files that is taken away after the last executor."""
+
+    path: str
+    url: str
+    path_prefix: str = ""
+    """What is taken off the path of each file that a pattern finds, before the rest is put behind the address."""
+    type: FileType = FileType.FILE
+    name: str = ""
+    description: str = ""
+
+    @property
+    def wildcard(self) -> bool:
+        """Whether the path is a pattern of the shell."""
+        return has_wildcard(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """One command in one image."""
+
+    image: str
+    command: tuple[str, ...]
+    workdir: str = ""
+    stdin: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    ignore_error: bool = False
+    """Whether the next one starts though this one failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a task needs; None where the server may choose."""
+
+    cpu_cores: int | None = None
+    preemptible: bool | None = None
+    ram_gb: float | None = None
+    disk_gb: float | None = None
+    zones: tuple[str, ...] = ()
+    backend_parameters: Mapping[str, str] = field(default_factory=dict)
+    backend_parameters_strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorLog:
+    """What became of one executor."""
+
+    exit_code: int
+    start_time: str = ""
+    end_time: str = ""
+    stdout: str = ""
+    """The end of what it printed."""
+    stderr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """One file that was taken away."""
+
+    url: str
+    path: str
+    size_bytes: int = 0
+    """Shown as a text: JSON readers lose digits of large numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLog:
+    """One attempt at a task."""
+
+    logs: tuple[ExecutorLog, ...] = ()
+    outputs: tuple[OutputFile, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    start_time: str = ""
+    end_time: str = ""
+    system_logs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task as it was asked for, with what only the server says of it."""
+
+    executors: tuple[Executor, ...]
+    inputs: tuple[Input, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    resources: Resources | None = None
+    volumes: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    description: str = ""
+    id: str = ""
+    state: TaskState = TaskState.UNKNOWN
+    creation_time: str = ""
+    logs: tuple[TaskLog, ...] = ()
+
+
+def has_wildcard(path: str) -> bool:
+    """Whether a path has a character in it that stands for others (POSIX, section 2.13)."""
+    return any(sign in path for sign in "*?[")
+
+
+def asked_json(task: Task) -> Json:
+    """What a client asked for, without what only a server says."""
+    resources = _given(asdict(task.resources)) if task.resources is not None else {}
+    return _given(
+        {
+            "name": task.name,
+            "description": task.description,
+            "inputs": [_given(asdict(one)) for one in task.inputs],
+            "outputs": [_given(asdict(one)) for one in task.outputs],
+            "resources": resources,
+            "executors": [_given(asdict(one)) for one in task.executors],
+            "volumes": list(task.volumes),
+            "tags": dict(task.tags),
+        }
+    )
+
+
+def task_json(task: Task, view: View = View.FULL) -> Json:
+    """A task in one of its views."""
+    shown: Json = {"id": task.id, "state": task.state.value}
+    if view is View.MINIMAL:
+        return shown
+    shown |= asked_json(task)
+    if view is View.BASIC:
+        for given in shown.get("inputs", ()):
+            given.pop("content", None)
+    if task.creation_time:
+        shown["creation_time"] = task.creation_time
+    if task.logs:
+        shown["logs"] = [_log_json(one, view) for one in task.logs]
+    return shown
+
+
+def _log_json(log: TaskLog, view: View) -> Json:
+    """Its two lists are always there: the specification wants them."""
+    hidden = () if view is View.FULL else ("stdout", "stderr")
+    shown: Json = {
+        "logs": [_executor_json(one, hidden) for one in log.logs],
+        "outputs": [{"url": one.url, "path": one.path, "size_bytes": str(one.size_bytes)} for one in log.outputs],
+    }
+    told = {"metadata": dict(log.metadata), "start_time": log.start_time, "end_time": log.end_time}
+    if view is View.FULL:
+        told["system_logs"] = list(log.system_logs)
+    return shown | _given(told)
+
+
+def _executor_json(log: ExecutorLog, hidden: Iterable[str]) -> Json:
+    shown = _given({name: value for name, value in asdict(log).items() if name not in hidden})
+    return shown | {"exit_code": log.exit_code}
+
+
+def _given(values: Mapping[str, Any]) -> Json:
+    """Without what was not given: None, and empty texts, lists and records."""
+    return {
+        name: _plain(value)
+        for name, value in values.items()
+        if value is not None and not (isinstance(value, str | tuple | list | dict) and not value)
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def tags_match(tags: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> bool:
+    """Whether a task has all these tags; an empty value stands for any value of that key."""
+    return all(key in tags and value in ("", tags[key]) for key, value in wanted)

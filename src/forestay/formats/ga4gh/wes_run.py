@@ -1,0 +1,285 @@
+"""Runs as GA4GH's Workflow Execution Service 1.1 speaks of them: a run is a case, a task of it is a job or the case of a sub-flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import orjson
+
+from forestay.domain.jobs.job_document import FINAL, JobDocument, State
+from forestay.formats.jobs.job_json import Json
+
+VERSION = "1.1.0"
+MAX_TEXT = 2000
+MAX_TAGS = 100
+PARAMETERS = "workflow_params"
+TEXTS = ("workflow_type", "workflow_type_version", "workflow_url", "workflow_engine", "workflow_engine_version")
+OBJECTS = (PARAMETERS, "tags", "workflow_engine_parameters")
+"""Each is JSON written into a text."""
+NEEDED = ("workflow_type", "workflow_type_version", "workflow_url")
+
+
+class RunState(StrEnum):
+    """How a run stands. Two states of the interface are never shown: clients take them for an end, or wait for ever."""
+
+    UNKNOWN = "UNKNOWN"
+    """The engine has forgotten the case, and nobody had asked how it ended."""
+    QUEUED = "QUEUED"
+    INITIALIZING = "INITIALIZING"
+    RUNNING = "RUNNING"
+    """Also while something is mended, held, or undone after a failure: it has not ended."""
+    COMPLETE = "COMPLETE"
+    EXECUTOR_ERROR = "EXECUTOR_ERROR"
+    SYSTEM_ERROR = "SYSTEM_ERROR"
+    """The case itself was cut off: nothing that its jobs did."""
+    CANCELED = "CANCELED"
+    CANCELING = "CANCELING"
+
+
+ENDED = frozenset({RunState.COMPLETE, RunState.EXECUTOR_ERROR, RunState.SYSTEM_ERROR, RunState.CANCELED})
+_OF_CASES: Mapping[str, RunState] = {
+    "running": RunState.RUNNING,
+    "suspended": RunState.RUNNING,
+    "stopping": RunState.RUNNING,
+    "compensating": RunState.RUNNING,
+    "finished": RunState.COMPLETE,
+    "completed": RunState.COMPLETE,
+    "forced_complete": RunState.COMPLETE,
+    "failed": RunState.EXECUTOR_ERROR,
+    "undone": RunState.EXECUTOR_ERROR,
+    "removed": RunState.CANCELED,
+    "terminated": RunState.SYSTEM_ERROR,
+    "broken": RunState.SYSTEM_ERROR,
+}
+CASE_STATES = tuple(_OF_CASES)
+_OF_JOBS: Mapping[State, RunState] = {
+    State.AVAILABLE: RunState.QUEUED,
+    State.COMPLETED: RunState.COMPLETE,
+    State.FORCED_COMPLETE: RunState.COMPLETE,
+    State.FAILED: RunState.EXECUTOR_ERROR,
+    State.CANCELLED: RunState.CANCELED,
+}
+
+
+def state_of(case_state: str, *, cancelled: bool = False) -> RunState:
+    """The state of a run whose case stands like this, and whose end somebody asked for or not."""
+    state = _OF_CASES.get(case_state, RunState.UNKNOWN)
+    if cancelled and state is RunState.EXECUTOR_ERROR:
+        return RunState.CANCELED
+    if cancelled and state is RunState.RUNNING:
+        return RunState.CANCELING
+    return state
+
+
+class Wrong(NamedTuple):
+    """One thing that is wrong with a request."""
+
+    at: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What a client asks for."""
+
+    type: str
+    type_version: str
+    url: str
+    params: Mapping[str, object] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    engine: str = ""
+    engine_version: str = ""
+    engine_parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> Json:
+        """As a run's log repeats it."""
+        out: Json = {
+            "workflow_params": dict(self.params),
+            "workflow_type": self.type,
+            "workflow_type_version": self.type_version,
+            "workflow_url": self.url,
+            "tags": dict(self.tags),
+            "workflow_engine_parameters": dict(self.engine_parameters),
+        }
+        if self.engine:
+            out["workflow_engine"] = self.engine
+        if self.engine_version:
+            out["workflow_engine_version"] = self.engine_version
+        return out
+
+
+def request_from_json(known: Mapping[str, Any]) -> RunRequest:
+    """A request as it was written down."""
+    return RunRequest(
+        known["workflow_type"],
+        known["workflow_type_version"],
+        known["workflow_url"],
+        known["workflow_params"],
+        known["tags"],
+        known.get("workflow_engine", ""),
+        known.get("workflow_engine_version", ""),
+        known["workflow_engine_parameters"],
+    )
+
+
+def read_request(fields: Mapping[str, str]) -> tuple[RunRequest | None, Sequence[Wrong]]:
+    """The request that a form is, or everything that is wrong with it."""
+    wrong = [Wrong(name, "this field is not known") for name in sorted(fields.keys() - {*TEXTS, *OBJECTS})[:20]]
+    wrong += [Wrong(name, "it is needed") for name in NEEDED if not fields.get(name)]
+    wrong += [
+        Wrong(name, f"it has at most {MAX_TEXT} characters") for name in TEXTS if len(fields.get(name, "")) > MAX_TEXT
+    ]
+    objects: dict[str, Mapping[str, Any]] = {}
+    for name in OBJECTS:
+        objects[name], problems = _object(name, fields.get(name, ""), texts=name != PARAMETERS)
+        wrong += problems
+    if fields.get("workflow_engine_version") and not fields.get("workflow_engine"):
+        wrong.append(Wrong("workflow_engine", "it is needed where its version is given"))
+    if wrong:
+        return None, wrong
+    known = {name: fields.get(name, "") for name in TEXTS}
+    return request_from_json(known | objects), ()
+
+
+def _object(name: str, text: str, *, texts: bool) -> tuple[Mapping[str, Any], list[Wrong]]:
+    if not text.strip():
+        return {}, []
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return {}, [Wrong(name, f"this is not JSON: {error}")]
+    if value is None:
+        return {}, []
+    if not isinstance(value, dict):
+        return {}, [Wrong(name, "an object is needed")]
+    if not texts:
+        return value, []
+    if len(value) > MAX_TAGS:
+        return {}, [Wrong(name, f"it has at most {MAX_TAGS} members")]
+    bad = [one for one, given in value.items() if not isinstance(given, str) or len(one) + len(given) > MAX_TEXT]
+    return value, [Wrong(f"{name}.{one[:100]}", "a text is needed, not a very long one") for one in bad[:20]]
+
+
+def with_places(value: object, places: Mapping[str, str]) -> object:
+    """Parameters in which the name of an attachment stands for the place where it was put."""
+    if isinstance(value, str):
+        return places.get(value, value)
+    if isinstance(value, Mapping):
+        return {name: with_places(one, places) for name, one in value.items()}
+    if isinstance(value, Sequence):
+        return [with_places(one, places) for one in value]
+    return value
+
+
+def wes_time(millis: int | None) -> str | None:
+    """A time in whole seconds, as the interface writes it."""
+    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def summary_json(run: str, state: RunState, started: int, ended: int | None, tags: Mapping[str, str]) -> Json:
+    """A run in a list."""
+    times = {"start_time": wes_time(started), "end_time": wes_time(ended)}
+    known = {name: at for name, at in times.items() if at is not None}
+    return {"run_id": run, "state": state.value, "tags": dict(tags), **known}
+
+
+def run_log_json(
+    run: str,
+    request: RunRequest,
+    state: RunState,
+    *,
+    name: str,
+    started: int,
+    ended: int | None,
+    outputs: Mapping[str, Any],
+    reason: str,
+    url: str,
+) -> Json:
+    """A whole run; `url` is its own."""
+    log: Json = {"name": name, "cmd": [], "start_time": wes_time(started), "system_logs": [reason] if reason else []}
+    if ended is not None:
+        log["end_time"] = wes_time(ended)
+    if state in ENDED:
+        log["exit_code"] = 0 if state is RunState.COMPLETE else 1
+    log |= {"stdout": f"{url}/stdout", "stderr": f"{url}/stderr"}
+    return {
+        "run_id": run,
+        "request": request.as_json(),
+        "state": state.value,
+        "run_log": log,
+        "task_logs_url": f"{url}/tasks",
+        "task_logs": None,
+        "outputs": dict(outputs),
+    }
+
+
+def task_json(document: JobDocument, command: Sequence[str], *, run_url: str, tes_url: str) -> Json:
+    """A job of a run. What it printed is one log, whichever stream it was printed to."""
+    last = document.last
+    out: Json = {
+        "id": document.id,
+        "name": document.name or (document.tie.work if document.tie else document.id),
+        "cmd": list(command),
+        "stdout": f"{run_url}/tasks/{document.id}/stdout",
+        "stderr": f"{run_url}/tasks/{document.id}/stderr",
+        "system_logs": [f"state: {_job_state(document)}"],
+        "tes_uri": f"{tes_url}/tasks/{document.id}",
+    }
+    if last is not None and last.host:
+        out["system_logs"].append(f"host: {last.host}")
+    if last is not None and last.started is not None:
+        out["start_time"] = wes_time(last.started)
+    if document.state in FINAL:
+        out["end_time"] = wes_time(document.changed)
+        if last is not None and last.exit_code is not None:
+            out["exit_code"] = last.exit_code
+    return out
+
+
+def _job_state(document: JobDocument) -> str:
+    return _OF_JOBS.get(document.state, RunState.RUNNING).value
+
+
+def sub_run_json(run: str, name: str, *, run_url: str) -> Json:
+    """A sub-flow of a run, whose case can be read as a run of its own."""
+    return {
+        "id": run,
+        "name": name,
+        "cmd": [],
+        "stdout": f"{run_url}/stdout",
+        "stderr": f"{run_url}/stderr",
+        "system_logs": [f"a sub-flow, which is a run of its own: {run_url}"],
+    }
+
+
+def service_info_json(
+    *,
+    name: str,
+    version: str,
+    url: str,
+    protocols: Iterable[str],
+    types: Mapping[str, Sequence[str]],
+    counts: Mapping[str, int],
+    tags: Mapping[str, str],
+) -> Json:
+    """What the service is and can do."""
+    return {
+        "id": name,
+        "name": "Forestay",
+        "type": {"group": "org.ga4gh", "artifact": "wes", "version": VERSION},
+        "description": "Flows that go on when jobs, nodes, data, networks and schedulers fail.",
+        "organization": {"name": name, "url": url},
+        "version": version,
+        "workflow_type_versions": {one: {"workflow_type_version": list(known)} for one, known in types.items()},
+        "supported_wes_versions": ["1.0.0", VERSION],
+        "supported_filesystem_protocols": sorted(protocols),
+        "workflow_engine_versions": {"forestay": {"workflow_engine_version": [version]}},
+        "default_workflow_engine_parameters": [],
+        "system_state_counts": {state.value: counts.get(state.value, 0) for state in RunState},
+        "auth_instructions_url": f"{url}/",
+        "tags": dict(tags),
+    }

@@ -1,0 +1,307 @@
+"""Job documents, specifications and their parts as JSON, for the stores.
+
+Defaults are left out, so that a document is small. Fields that this code does not know are carried along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
+
+from forestay.domain.jobs.inputs import Input, Staging
+from forestay.domain.jobs.job_document import (
+    Claim,
+    Delivery,
+    Ending,
+    JobDocument,
+    Manifest,
+    Outcome,
+    Phase,
+    State,
+    Tie,
+    Token,
+    Transition,
+    search_fields,
+)
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import Effects, RetryPolicy, Runner, Specification, WhenExhausted
+
+Json = dict[str, Any]
+
+_NO_RETRY = RetryPolicy()
+
+# Every claim and every end decodes and encodes a whole document, so both go by what is nearly always there, all at once,
+# and look at the rest only where there is any.
+_PLAIN = (
+    "id", "tenant", "specification", "name", "owner", "created", "changed", "priority", "not_before", "generation",
+    "attempt", "rev", "min_writer", "faults", "releases",
+)  # fmt: skip
+_plain = itemgetter(*_PLAIN)
+_CONVERTED = frozenset({"resources", "state", "history"})
+_DERIVED = frozenset(
+    {
+        "slot", "lane", "rank", "resource_class", "retries", "held", "pilot", "host", "cpus", "memory", "disk", "gpus",
+        "overdue", "notify_due", "exit_code", "case", "work", "ended",
+    }
+)  # fmt: skip
+_USUAL = frozenset(_PLAIN) | _CONVERTED | _DERIVED
+_STATES = {state.value: state for state in State}
+
+
+def job_to_json(document: JobDocument) -> Json:
+    """The stored form, with the fields that stores index."""
+    return own_fields(document) | search_fields(document)
+
+
+def own_fields(document: JobDocument) -> Json:
+    """The stored form without what is derived from it."""
+    own = document.__dict__
+    out: Json = dict(zip(_PLAIN, _plain(own), strict=True))
+    out["resources"] = resources_to_json(document.resources)
+    out["state"] = document.state.value
+    out["history"] = [tuple(line) for line in document.history]
+    for name, write in _OPTIONAL_WRITERS:
+        value = own[name]
+        if value is not None:
+            out[name] = write(value)
+    for name in _FILLED:
+        if own[name]:
+            out[name] = own[name]
+    if document.retry is not _NO_RETRY and document.retry != _NO_RETRY:
+        out["retry"] = retry_to_json(document.retry)
+    if document.winner is not None:
+        # The winner nearly always is the last end: one word instead of the same thing twice.
+        out["winner"] = "last" if document.winner == document.last else ending_to_json(document.winner)
+    return {**document.extra, **out} if document.extra else out
+
+
+def job_from_json(data: Mapping[str, Any]) -> JobDocument:
+    """Read the stored form back."""
+    fields = _DEFAULTS.copy()
+    fields.update(zip(_PLAIN, _plain(data), strict=True))
+    fields["resources"] = resources_from_json(data["resources"])
+    fields["state"] = _STATES[data["state"]]
+    fields["history"] = tuple(_transition(line) for line in data["history"])
+    others = data.keys() - _USUAL
+    if others:
+        _read_others(fields, data, others)
+    return JobDocument.whole(fields)
+
+
+def _read_others(fields: Json, data: Mapping[str, Any], others: Set[str]) -> None:
+    extra: Json = {}
+    for name in others:
+        read = _OPTIONAL_READERS.get(name)
+        if read is not None:
+            fields[name] = read(data[name])
+        elif name != "winner":
+            extra[name] = data[name]
+    if "winner" in others:
+        winner = data["winner"]
+        fields["winner"] = fields["last"] if winner == "last" else ending_from_json(winner)
+    fields["extra"] = extra
+
+
+def _transition(line: Sequence[Any]) -> Transition:
+    return Transition._make(line[:7])  # a newer writer may say more
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def claim_to_json(claim: Claim) -> Json:
+    return {"id": claim.id, "pilot": claim.pilot, "host": claim.host, "granted": claim.granted}
+
+
+def claim_from_json(data: Mapping[str, Any]) -> Claim:
+    return Claim(data["id"], data["pilot"], data["host"], data["granted"])
+
+
+def delivery_to_json(delivery: Delivery) -> Json:
+    return {"url": delivery.url, "tries": delivery.tries, "due": delivery.due, "done": delivery.done}
+
+
+def delivery_from_json(data: Mapping[str, Any]) -> Delivery:
+    return Delivery(data["url"], data["tries"], data["due"], data["done"])
+
+
+def resources_to_json(resources: Resources) -> Json:
+    out: Json = {"cpus": resources.cpus, "memory": resources.memory, "disk": resources.disk, "gpus": resources.gpus}
+    if resources.wall is not None:
+        out["wall"] = resources.wall
+    return out
+
+
+def resources_from_json(data: Mapping[str, Any]) -> Resources:
+    return _resources(data["cpus"], data["memory"], data["disk"], data["gpus"], data.get("wall"))
+
+
+# Thousands of jobs need the same.
+_resources = lru_cache(maxsize=4096)(Resources)
+
+
+def retry_to_json(retry: RetryPolicy) -> Json:
+    return {"max_attempts": retry.max_attempts, "wait": retry.wait, "when_exhausted": retry.when_exhausted.value}
+
+
+def retry_from_json(data: Mapping[str, Any]) -> RetryPolicy:
+    return RetryPolicy(data["max_attempts"], data["wait"], WhenExhausted(data["when_exhausted"]))
+
+
+def tie_to_json(tie: Tie) -> Json:
+    out = tie._asdict()
+    if not tie.result:
+        del out["result"]
+    if tie.above:
+        out["above"] = list(tie.above)
+    else:
+        del out["above"]
+    return out
+
+
+def tie_from_json(data: Mapping[str, Any]) -> Tie:
+    places = (data["case"], data["work"], data["flow"], data["shard"], data["place"], data["of"])
+    return Tie(*places, data.get("result", ""), tuple(data.get("above", ())))
+
+
+_ENDING_FACTS = (
+    "exit_code", "signal", "started", "wall", "cpu", "peak_memory", "oom_kills", "disk_left", "stage", "error", "file", "result",
+)  # fmt: skip
+
+
+def ending_to_json(ending: Ending) -> Json:
+    out: Json = {
+        "generation": ending.token.generation,
+        "attempt": ending.token.attempt,
+        "claim": ending.claim,
+        "outcome": ending.outcome.value,
+        "reason": ending.reason,
+        "host": ending.host,
+    }
+    for name in _ENDING_FACTS:
+        value = getattr(ending, name)
+        if value is not None:
+            out[name] = value
+    manifest = ending.manifest
+    if manifest is not None:
+        out["manifest"] = {
+            "path": manifest.path, "sha256": manifest.sha256, "files": manifest.files, "bytes": manifest.size,
+        }  # fmt: skip
+    return out
+
+
+def ending_from_json(data: Mapping[str, Any]) -> Ending:
+    manifest = data.get("manifest")
+    return Ending(
+        token=Token(data["generation"], data["attempt"]),
+        claim=data["claim"],
+        outcome=Outcome(data["outcome"]),
+        reason=data["reason"],
+        host=data.get("host", ""),
+        manifest=Manifest(manifest["path"], manifest["sha256"], manifest["files"], manifest["bytes"])
+        if manifest
+        else None,
+        **{name: data.get(name) for name in _ENDING_FACTS},
+    )
+
+
+_OPTIONAL_WRITERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("index", _as_it_is),
+    ("expected_runtime", _as_it_is),
+    ("phase", _as_it_is),
+    ("claim", claim_to_json),
+    ("former_claim", _as_it_is),
+    ("held_end", ending_to_json),
+    ("last", ending_to_json),
+    ("delivery", delivery_to_json),
+    ("tie", tie_to_json),
+)
+_FILLED = ("parameters", "team", "labels", "holders", "overlap_possible", "confirmations", "stages")
+"""Fields that are left out when there is nothing in them."""
+_OPTIONAL_READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(
+        (
+            "index",
+            "parameters",
+            "team",
+            "labels",
+            "expected_runtime",
+            "former_claim",
+            "overlap_possible",
+            "confirmations",
+            "stages",
+        ),
+        _as_it_is,
+    ),
+    "phase": Phase,
+    "claim": claim_from_json,
+    "holders": tuple,
+    "held_end": ending_from_json,
+    "last": ending_from_json,
+    "retry": retry_from_json,
+    "delivery": delivery_from_json,
+    "tie": tie_from_json,
+}
+_DEFAULTS: Json = {
+    "index": None, "parameters": {}, "team": "", "labels": {}, "expected_runtime": None, "retry": _NO_RETRY, "phase": None,
+    "claim": None, "former_claim": None, "holders": (), "held_end": None, "last": None, "winner": None,
+    "overlap_possible": False, "confirmations": 0, "stages": False, "delivery": None, "tie": None, "extra": {},
+}  # fmt: skip
+
+
+def input_to_json(given: Input) -> Json:
+    return {"name": given.name, "source": given.source, "bytes": given.size, "sha256": given.sha256}
+
+
+def input_from_json(data: Mapping[str, Any]) -> Input:
+    return Input(data["name"], data["source"], data.get("bytes"), data.get("sha256"))
+
+
+def specification_to_json(spec: Specification) -> Json:
+    return dict(spec.extra) | {
+        "id": spec.id,
+        "tenant": spec.tenant,
+        "name": spec.name,
+        "command": list(spec.command),
+        "environment": dict(spec.environment),
+        "resources": resources_to_json(spec.resources),
+        "inputs": [input_to_json(one) for one in spec.inputs],
+        "staging": spec.staging.value,
+        "outputs": list(spec.outputs),
+        **({"named_outputs": dict(spec.named_outputs)} if spec.named_outputs else {}),
+        "effects": spec.effects.value,
+        "runner": spec.runner.value,
+        **({"container": spec.container} if spec.container else {}),
+        "retry": retry_to_json(spec.retry),
+    }
+
+
+_SPEC_KNOWN = frozenset(
+    {
+        "id", "tenant", "name", "command", "environment", "resources", "inputs", "staging", "outputs", "named_outputs",
+        "effects", "runner", "container", "retry",
+    }
+)  # fmt: skip
+
+
+def specification_from_json(data: Mapping[str, Any]) -> Specification:
+    return Specification(
+        id=data["id"],
+        tenant=data["tenant"],
+        name=data["name"],
+        command=tuple(data["command"]),
+        environment=data["environment"],
+        resources=resources_from_json(data["resources"]),
+        inputs=tuple(input_from_json(one) for one in data.get("inputs", ())),
+        staging=Staging(data.get("staging", Staging.PARALLEL)),
+        outputs=tuple(data["outputs"]),
+        named_outputs=data.get("named_outputs", {}),
+        effects=Effects(data["effects"]),
+        runner=Runner(data.get("runner", Runner.PROCESS)),
+        container=data.get("container", ""),
+        retry=retry_from_json(data["retry"]),
+        extra={key: value for key, value in data.items() if key not in _SPEC_KNOWN},
+    )

@@ -1,0 +1,90 @@
+"""Pilots and sheets of beats as JSON, for the stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from forestay.domain.pilots.pilot import Beat, BeatSheet, Pilot, PilotState
+from forestay.formats.jobs.job_json import Json, resources_from_json, resources_to_json
+
+
+def pilot_to_json(pilot: Pilot) -> Json:
+    return (
+        dict(pilot.extra)
+        | {
+            "id": pilot.id,
+            "tenant": pilot.tenant,
+            "host": pilot.host,
+            "site": pilot.site,
+            "slots": pilot.slots,
+            "resources": resources_to_json(pilot.resources),
+            "lease": pilot.lease,
+            "registered": pilot.registered,
+            "state": pilot.state.value,
+            "changed": pilot.changed,
+            "batch_job": pilot.batch_job,
+            "version": pilot.version,
+            "note": pilot.note,
+        }
+        | {
+            name: text
+            for name, text in (("launch", pilot.launch), ("drain", pilot.drain), ("revoked", pilot.revoked))
+            if text
+        }
+    )
+
+
+_PILOT_KNOWN = frozenset(
+    {
+        "id", "tenant", "host", "site", "slots", "resources", "lease", "registered", "state", "changed", "batch_job",
+        "version", "note", "launch", "drain", "revoked",
+    }
+)  # fmt: skip
+
+
+def pilot_from_json(data: Mapping[str, Any]) -> Pilot:
+    return Pilot(
+        id=data["id"],
+        tenant=data["tenant"],
+        host=data["host"],
+        site=data["site"],
+        slots=data["slots"],
+        resources=resources_from_json(data["resources"]),
+        lease=data["lease"],
+        registered=data["registered"],
+        state=PilotState(data["state"]),
+        changed=data["changed"],
+        batch_job=data["batch_job"],
+        version=data["version"],
+        note=data["note"],
+        launch=data.get("launch", ""),
+        drain=data.get("drain", ""),
+        revoked=data.get("revoked", ""),
+        extra={key: value for key, value in data.items() if key not in _PILOT_KNOWN},
+    )
+
+
+def sheet_to_json(sheet: BeatSheet) -> Json:
+    return {
+        "server": sheet.server,
+        "bucket": sheet.bucket,
+        "counter": sheet.counter,
+        "url": sheet.url,
+        "beats": {
+            pilot: [beat.counter, beat.session, beat.lease, list(beat.claims)] for pilot, beat in sheet.beats.items()
+        },
+    }
+
+
+def sheet_from_json(data: Mapping[str, Any]) -> BeatSheet:
+    return BeatSheet(
+        server=data["server"],
+        bucket=data["bucket"],
+        counter=data["counter"],
+        url=data["url"],
+        beats={
+            pilot: Beat(counter, session, lease, tuple(claims))
+            for pilot, (counter, session, lease, claims) in data["beats"].items()
+        },
+    )

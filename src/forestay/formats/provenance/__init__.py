@@ -1,0 +1,1 @@
+"""OpenLineage events and RO-Crates."""

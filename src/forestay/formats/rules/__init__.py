@@ -1,0 +1,1 @@
+"""Rules, packs, evidence and incidents as documents."""

@@ -1,0 +1,59 @@
+"""The audit log as JSON: its pages as they are stored, its entries as they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from forestay.domain.exceptions.safeguards.audit import START, AuditPage, Broken, Entry, Head, check
+from forestay.formats.jobs.job_public import time_millis, time_text
+
+
+def page_to_json(page: AuditPage) -> dict[str, Any]:
+    return {
+        "tenant": page.tenant,
+        "number": page.number,
+        "name": page.name,
+        "first": page.entries[0].number,
+        "last": page.entries[-1].number,
+        "entries": [entry.plain() | {"hash": entry.hash} for entry in page.entries],
+    }
+
+
+def page_from_json(data: Mapping[str, Any]) -> AuditPage:
+    entries = tuple(Entry(**entry) for entry in data["entries"])
+    return AuditPage(data["tenant"], data["number"], data["name"], entries)
+
+
+def entry_public(entry: Entry) -> dict[str, Any]:
+    return entry.plain() | {"at": time_text(entry.at), "hash": entry.hash}
+
+
+class Checked(NamedTuple):
+    """What came of looking at a chain."""
+
+    number: int
+    """The last sound entry."""
+    hash: str
+    broken: int | None = None
+    """The first entry that is not as it was written."""
+    words: str = ""
+
+
+def check_public(shown: Iterable[Mapping[str, Any]], number: int = 0, hash_: str = START) -> Checked:
+    """Check entries as they are shown, following on an entry of that number and hash, by computing every hash anew."""
+    head = Head(0, number, hash_)
+    for one in shown:
+        try:
+            entry = Entry(**{**one, "at": time_millis(str(one["at"]))})
+        except (KeyError, TypeError, ValueError):
+            return Checked(head.number, head.hash, head.number + 1, f"entry {head.number + 1} cannot be read")
+        if entry_public(entry) != one:
+            # A time has several spellings; the hash covers what they mean, so that ours alone is taken.
+            words = f"entry {head.number + 1} is not written as it was"
+            return Checked(head.number, head.hash, head.number + 1, words)
+        found = check([entry], head)
+        if isinstance(found, Broken):
+            return Checked(head.number, head.hash, found.number, found.words)
+        head = found
+    return Checked(head.number, head.hash)

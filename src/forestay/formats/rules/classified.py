@@ -1,0 +1,39 @@
+"""Records of evidence a line each, answered a line each: what `forestay classify` says.
+
+A line that is no record is answered too, with an error: one bad line among thousands must not cost the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from forestay.domain.exceptions.causes.classify import Classifier
+from forestay.formats.rules.evidence_json import finding_to_json, read_evidence
+
+LONGEST_RECORD = 16 * 1024 * 1024
+
+
+def answers(source: BinaryIO, classifier: Classifier) -> Iterator[dict[str, Any]]:
+    """One answer a line, in the same order."""
+    while line := source.readline(LONGEST_RECORD + 1):
+        if len(line) > LONGEST_RECORD:
+            while not line.endswith(b"\n") and (line := source.readline(LONGEST_RECORD)):
+                pass
+            yield {"error": f"the line is longer than {LONGEST_RECORD} bytes"}
+        else:
+            yield answer(line, classifier)
+
+
+def answer(line: bytes, classifier: Classifier) -> dict[str, Any]:
+    """What one line points to, or what is wrong with it."""
+    try:
+        plain = json.loads(line.decode("utf-8", "replace").removeprefix("\ufeff"))
+    except RecursionError:
+        return {"error": "this is nested too deep"}
+    except ValueError as error:
+        return {"error": f"this is no JSON: {error}" if line.strip() else "there is nothing in this line"}
+    if not isinstance(plain, dict):
+        return {"error": 'an evidence record is a JSON object, such as {"exit_code": 137}'}
+    return finding_to_json(classifier.classify(read_evidence(plain)))

@@ -1,0 +1,193 @@
+"""Exlets as documents that people write: read with every error in its place, and written as they are read.
+
+A step is a record with its ``action``: ``{action: suspend, target: case}``. A step without arguments may be written as its action alone, and with a target
+as both words: ``suspend case``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+import yaml
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exlets.exlet import Exlet, Step, WhenRefused
+from forestay.domain.exlets.exlet_check import check_exlet
+from forestay.domain.exlets.exlet_plain import exlet_as_plain
+from forestay.domain.exlets.primitive import (
+    KINDS,
+    STEERING,
+    Action,
+    Amount,
+    Need,
+    Notify,
+    Primitive,
+    Restaging,
+    Resubmission,
+    Scope,
+    Target,
+    Worklet,
+)
+from forestay.domain.flows.definition.finding import Finding, Place, did_you_mean
+from forestay.formats.flows.yaml_flow import Problem
+from forestay.formats.text.document_fields import Fields, depth_of, duration_of, size_of
+from forestay.formats.text.yaml_text import read_yaml
+
+LANGUAGE = 1
+MAX_DEPTH = 20
+_SIZES = frozenset({"size", "buffer"})
+_DURATIONS = frozenset({"seconds", "timeout", "wait"})
+
+
+@dataclass(frozen=True, slots=True)
+class ExletText:
+    """What became of an exlet's text: an exlet, or problems."""
+
+    exlet: Exlet | None
+    problems: tuple[Problem, ...] = ()
+
+
+def read_exlet_text(
+    text: str, kind: ExceptionType | None = None, *, worklets: Container[str] | None = None
+) -> ExletText:
+    """Read and check an exlet written in YAML (or JSON, which is YAML)."""
+    document = read_yaml(text)
+    findings = list(document.findings)
+    exlet: Exlet | None = None
+    if not findings:
+        exlet, findings = read_exlet(document.value, kind, worklets=worklets)
+    problems = [Problem(*document.position(one.path), one.where, one.message) for one in findings]
+    return ExletText(exlet, tuple(sorted(problems)))
+
+
+def write_exlet_text(exlet: Exlet) -> str:
+    """An exlet as YAML; what is at its default is left out."""
+    data = {"forestay": LANGUAGE, **exlet_as_plain(exlet)}
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
+def read_exlet(
+    data: object, kind: ExceptionType | None = None, *, worklets: Container[str] | None = None
+) -> tuple[Exlet | None, list[Finding]]:
+    """Read a document and check what it says: an exlet that can be run, or everything that is wrong."""
+    if depth_of(data) > MAX_DEPTH:
+        return None, [Finding((), f"it is nested more than {MAX_DEPTH} deep")]
+    read = Fields()
+    record = read.record(
+        data, (), ["forestay", "name", "description", "steps"], what="an exlet", needed=["name", "steps"]
+    )
+    if record.get("forestay", LANGUAGE) != LANGUAGE or record.get("forestay") is True:
+        read.wrong(("forestay",), f"say 'forestay: {LANGUAGE}', the version of this language")
+    steps = record.get("steps", [])
+    if not isinstance(steps, list):
+        read.wrong(("steps",), "a list of steps is needed here")
+        steps = []
+    exlet = Exlet(
+        name=read.text(record.get("name", "-"), ("name",)),
+        steps=tuple(_step(read, one, ("steps", place)) for place, one in enumerate(steps)),
+        description=read.text(record.get("description", ""), ("description",), empty=True),
+    )
+    findings = read.findings
+    wrong = {one.path for one in findings}
+    for one in check_exlet(exlet, kind, worklets=worklets):
+        # What could not be read is not complained about a second time.
+        if not any(one.path[: len(path)] == path or path[: len(one.path)] == one.path for path in wrong):
+            findings.append(one)
+    return (None if findings else exlet), findings
+
+
+def _step(read: Fields, data: object, at: Place) -> Step:
+    if isinstance(data, str):
+        words = data.split()
+        data = dict(zip(("action", "target"), words, strict=False)) if 1 <= len(words) <= 2 else {"action": data}
+    if not isinstance(data, dict) or "action" not in data:
+        read.wrong(at, "a step is its action, such as 'suspend case', or a record with its 'action'")
+        return Step(Notify("-"))
+    known = [one.value for one in Action]
+    if data["action"] not in known:
+        hint = did_you_mean(data["action"], known) if isinstance(data["action"], str) else ""
+        read.wrong((*at, "action"), f"there is no such action{hint}")
+        return Step(Notify("-"))
+    action = Action(data["action"])
+    kind = KINDS[action]
+    names = [one.name for one in fields(kind) if one.name != "action"]
+    needed = [
+        one.name
+        for one in fields(kind)
+        if one.name != "action" and one.default is MISSING and one.default_factory is MISSING
+    ]
+    record = read.record(data, at, ["action", "when_refused", *names], what=f"the step {action.value}", needed=needed)
+    values: dict[str, Any] = {"action": action} if action in STEERING else {}
+    for name in names:
+        if name in record:
+            values[name] = _value(read, action, name, record[name], (*at, name))
+        elif name in needed:
+            values[name] = _EMPTY[name]
+    do: Primitive = kind(**values)
+    refused = record.get("when_refused")
+    when = None if refused is None else read.one_of(WhenRefused, refused, (*at, "when_refused"))
+    return Step(do, when)
+
+
+_EMPTY: Mapping[str, Any] = {"worklets": (), "worklet": Worklet("-"), "size": 1, "text": "-"}
+"""Stands for what is missing, which is said already."""
+
+
+def _value(read: Fields, action: Action, name: str, data: object, at: Place) -> Any:
+    if name in _SIZES:
+        return read.number_in(size_of, data, at)
+    if name in _DURATIONS:
+        return read.number_in(duration_of, data, at)
+    match name:
+        case "target":
+            return read.one_of(Target, data, at)
+        case "how":
+            return read.one_of(Restaging if action is Action.RESTAGE else Resubmission, data, at)
+        case "scope":
+            return read.one_of(Scope, data, at)
+        case "worklets":
+            if not isinstance(data, list):
+                read.wrong(at, "a list of worklets is needed here")
+                return (Worklet("-"),)
+            return tuple(_worklet(read, one, (*at, place)) for place, one in enumerate(data))
+        case "worklet":
+            return _worklet(read, data, at)
+        case "needs":
+            return _needs(read, data, at)
+        case "to":
+            return tuple(read.texts(data, at))
+        case _:
+            return read.text(data, at, empty=action is not Action.NOTIFY)
+
+
+def _worklet(read: Fields, data: object, at: Place) -> Worklet:
+    if isinstance(data, str):
+        return Worklet(data)
+    record = read.record(data, at, ["flow", "give", "take"], what="a worklet", needed=["flow"])
+    return Worklet(
+        read.text(record.get("flow", "-"), (*at, "flow")),
+        read.record(record.get("give", {}), (*at, "give"), None, what="values by the worklet's parameters"),
+        read.texts_by_name(record.get("take", {}), (*at, "take")),
+    )
+
+
+def _needs(read: Fields, data: object, at: Place) -> dict[Amount, Need]:
+    record = read.record(data, at, [one.value for one in Amount], what="needs by name")
+    needs: dict[Amount, Need] = {}
+    for name, value in record.items():
+        amount = Amount(name)
+        number = size_of if amount in (Amount.MEMORY, Amount.DISK) else duration_of
+        place: Place = (*at, name)
+        fields_of = read.record(value, place, ["factor", "to", "at_most"], what="a change of a need")
+        factor = fields_of.get("factor")
+        if factor is not None and (isinstance(factor, bool) or not isinstance(factor, int | float)):
+            read.wrong((*place, "factor"), "a number is needed here")
+            factor = None
+        bounds = {
+            one: read.number_in(number, fields_of[one], (*place, one)) for one in ("to", "at_most") if one in fields_of
+        }
+        needs[amount] = Need(float(factor) if factor is not None else None, bounds.get("to"), bounds.get("at_most"))
+    return needs

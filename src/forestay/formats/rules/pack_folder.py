@@ -1,0 +1,121 @@
+"""Packs in folders: those that come with Forestay, and those of a site.
+
+A folder of packs holds one folder a pack, and that one file an area: ``packs/base/memory.yaml``. In a checkout the shipped packs stand at its root; in an
+installed Forestay they are inside the package.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from forestay.domain.exceptions.causes.classify import Classifier
+from forestay.formats.flows.yaml_flow import Problem
+from forestay.formats.rules.pack_yaml import PackPattern, PackText, failed_fixtures, read_pack_text
+from forestay.formats.text.yaml_text import MAX_BYTES
+
+_PACKAGE = files("forestay")
+"""Looked up on import, because the lookup itself imports modules, which the first fault must not wait for."""
+
+FOLDERS = "FORESTAY_PACKS"
+"""The environment variable that names more folders, with colons between."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackFile:
+    """One file of a pack."""
+
+    file: str
+    read: PackText
+
+
+@dataclass(frozen=True, slots=True)
+class Packs:
+    """All files of some folders."""
+
+    files: tuple[PackFile, ...]
+    problems: tuple[tuple[str, Problem], ...]
+    """The file, and what is wrong in it."""
+
+    @property
+    def patterns(self) -> tuple[PackPattern, ...]:
+        return tuple(one for file in self.files for one in file.read.patterns)
+
+    def classifier(self) -> Classifier:
+        return Classifier(one.pattern for one in self.patterns)
+
+    def failures(self, of: Sequence[PackPattern] | None = None) -> list[str]:
+        """What the fixtures show to be wrong."""
+        classifier = self.classifier()
+        return [text for one in (self.patterns if of is None else of) for text in failed_fixtures(one, classifier)]
+
+
+def shipped() -> Traversable:
+    """The folder of the packs that come with Forestay."""
+    inside = _PACKAGE / "packs"
+    return inside if inside.is_dir() else Path(str(_PACKAGE)).parents[1] / "packs"
+
+
+def folders(environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """The folders that a site adds."""
+    return [Path(one).expanduser() for one in environment.get(FOLDERS, "").split(":") if one]
+
+
+def read_packs(more: Iterable[Path] = (), *, with_shipped: bool = True) -> Packs:
+    """Read every file; a pattern that stands twice is an error of the second."""
+    roots: list[Traversable] = [shipped()] if with_shipped else []
+    found: list[PackFile] = []
+    problems: list[tuple[str, Problem]] = []
+    names: dict[str, str] = {}
+    for root in (*roots, *more):
+        for shown, source in _files(root):
+            try:
+                text = source.read_text(encoding="utf-8")[: MAX_BYTES + 1]
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append((shown, Problem(1, 1, "", f"this file cannot be read: {error}")))
+                continue
+            read = read_pack_text(text)
+            problems += [(shown, one) for one in read.problems]
+            for one in read.patterns:
+                first = names.setdefault(one.pattern.name, shown)
+                if first != shown:
+                    problems.append(
+                        (
+                            shown,
+                            Problem(one.line, 1, "name", f"there is a pattern {one.pattern.name!r} in {first} already"),
+                        )
+                    )
+            found.append(PackFile(shown, read))
+    return Packs(tuple(found), tuple(problems))
+
+
+@cache
+def shipped_packs() -> Packs:
+    """The packs that come with Forestay, read once."""
+    return read_packs()
+
+
+def _files(root: Traversable) -> list[tuple[str, Traversable]]:
+    """The YAML files of a folder and of the folders in it, in the order of their names."""
+    if not root.is_dir():
+        raise NotADirectoryError(f"{root} is no folder")
+    found = []
+    for one in sorted(root.iterdir(), key=lambda one: one.name):
+        if one.is_dir():
+            found += [
+                (f"{one.name}/{name.name}", name)
+                for name in sorted(one.iterdir(), key=lambda name: name.name)
+                if _is_pack(name.name)
+            ]
+        elif _is_pack(one.name):
+            found.append((one.name, one))
+    return found
+
+
+def _is_pack(name: str) -> bool:
+    return name.endswith((".yaml", ".yml")) and not name.startswith(".")

@@ -1,0 +1,291 @@
+"""Packs in YAML: patterns with their fixtures. What is wrong is said with line and column, all at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from forestay.domain.exceptions.causes.cause import Cause, Retry
+from forestay.domain.exceptions.causes.classify import Classifier
+from forestay.domain.exceptions.causes.fault_pattern import Comparison, FaultPattern, When
+from forestay.domain.exceptions.evidence.evidence import MEASURES, Scheduler, Stage, plain_word
+from forestay.domain.exceptions.evidence.regex_shape import shape_of
+from forestay.domain.exceptions.evidence.seen import Search, Seen
+from forestay.domain.exceptions.evidence.signals import number_of
+from forestay.domain.flows.definition.finding import Finding, Place, did_you_mean
+from forestay.formats.flows.yaml_flow import Problem
+from forestay.formats.rules.evidence_json import read_evidence
+from forestay.formats.text.yaml_text import read_yaml
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+){0,15}")
+_PACK_FIELDS = ("pack", "version", "patterns")
+_FIELDS = ("name", "cause", "retry", "confidence", "weight", "when", "words", "advice", "matches", "passes")
+_NEEDED = ("name", "cause", "retry", "confidence", "weight", "when", "words", "matches", "passes")
+_SEARCHES = ("scheduler_reason", "transfer", "lines", "not_lines", "also", "unless")
+WHEN_FIELDS = (
+    "exit_code", "signal", "scheduler", "scheduler_state", "scheduler_word", "hold_code", "hold_subcode", "stage", *_SEARCHES, *MEASURES,
+)  # fmt: skip
+# libyaml's parser is some twenty times as fast, and packs are read at every start of a command.
+_FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_BOUND = re.compile(r"(>=|<=|==|>|<) ?([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(%|B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB|s|min|h|d)?")
+_UNITS = {
+    "%": 0.01, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+    "s": 1, "min": 60, "h": 3600, "d": 86_400,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Fixtures:
+    """The evidence that a pattern is tested by."""
+
+    matches: tuple[Mapping[str, Any], ...]
+    passes: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PackPattern:
+    """A pattern with its fixtures and where it stands."""
+
+    pattern: FaultPattern
+    fixtures: Fixtures
+    line: int
+    written: Mapping[str, Any]
+    """As it is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackText:
+    """What became of a pack's text: what is good in it, and what is not."""
+
+    name: str
+    version: int
+    patterns: tuple[PackPattern, ...]
+    problems: tuple[Problem, ...]
+
+
+def read_pack_text(text: str) -> PackText:
+    """Read and check one file of a pack."""
+    document = read_yaml(text, loader=_FAST)
+    reader = _Reader(list(document.findings))
+    if not reader.findings:
+        reader.read(document.value)
+    problems = sorted(Problem(*document.position(one.path), one.where, one.message) for one in reader.findings)
+    patterns = tuple(
+        PackPattern(pattern, fixtures, document.position(("patterns", place)).line, written)
+        for place, pattern, fixtures, written in reader.patterns
+    )
+    return PackText(reader.pack, reader.version, patterns, tuple(problems))
+
+
+def pattern_to_json(one: PackPattern) -> dict[str, Any]:
+    """A pattern as it is written, with the pack that it is from."""
+    return {"pack": one.pattern.pack, **one.written}
+
+
+def failed_fixtures(one: PackPattern, classifier: Classifier) -> list[str]:
+    """What the fixtures of a pattern show to be wrong with it, in words."""
+    found = []
+    pattern = one.pattern
+    for number, plain in enumerate(one.fixtures.matches, 1):
+        evidence = read_evidence(plain)
+        if pattern.match(Seen(evidence)) is None:
+            found.append(f"{pattern.name}: match {number} is not matched by the pattern")
+            continue
+        answer = classifier.classify(evidence)
+        if answer.cause is not pattern.cause:
+            by = f"by {answer.pattern}" if answer.pattern else answer.words
+            found.append(f"{pattern.name}: match {number} is answered with {answer.cause} ({by}), not {pattern.cause}")
+    for number, plain in enumerate(one.fixtures.passes, 1):
+        if pattern.match(Seen(read_evidence(plain))) is not None:
+            found.append(f"{pattern.name}: pass {number} is matched, and should not be")
+    return found
+
+
+class _Reader:
+    def __init__(self, findings: list[Finding]) -> None:
+        self.findings = findings
+        self.pack = ""
+        self.version = 0
+        self.patterns: list[tuple[int, FaultPattern, Fixtures, Mapping[str, Any]]] = []
+
+    def wrong(self, path: Place, message: str) -> None:
+        self.findings.append(Finding(path, message))
+
+    def read(self, value: object) -> None:
+        if not isinstance(value, dict):
+            self.wrong((), "a pack is a mapping with pack, version and patterns")
+            return
+        self.known(value, _PACK_FIELDS, _PACK_FIELDS, ())
+        name = value.get("pack", "")
+        if "pack" in value and not (isinstance(name, str) and _NAME.fullmatch(name)):
+            self.wrong(("pack",), "a pack's name is words in lower case with hyphens between")
+        self.pack = str(name)
+        version = value.get("version", 1)
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            self.wrong(("version",), "a version is a whole number from 1")
+        else:
+            self.version = version
+        patterns = value.get("patterns", [])
+        if not isinstance(patterns, list):
+            self.wrong(("patterns",), "this must be a list")
+            return
+        names: dict[str, int] = {}
+        for place, one in enumerate(patterns):
+            self.pattern(one, ("patterns", place), place)
+            if isinstance(one, dict) and isinstance(one.get("name"), str):
+                if one["name"] in names:
+                    self.wrong(("patterns", place, "name"), f"there is a pattern {one['name']!r} in this file already")
+                names[one["name"]] = place
+
+    def known(self, value: Mapping[str, Any], fields: tuple[str, ...], needed: tuple[str, ...], path: Place) -> None:
+        for name in value:
+            if name not in fields:
+                self.wrong((*path, name), f"there is no field {name!r}{did_you_mean(name, fields)}")
+        for name in needed:
+            if name not in value:
+                self.wrong(path, f"{name!r} is missing")
+
+    def pattern(self, value: object, path: Place, place: int) -> None:
+        if not isinstance(value, dict):
+            self.wrong(path, "a pattern is a mapping")
+            return
+        before = len(self.findings)
+        self.known(value, _FIELDS, _NEEDED, path)
+        name = value.get("name", "")
+        if "name" in value and not (isinstance(name, str) and _NAME.fullmatch(name)):
+            self.wrong((*path, "name"), "a name is words in lower case with hyphens between")
+        cause = self.one_of(value, "cause", tuple(str(one) for one in Cause), path)
+        retry = self.one_of(value, "retry", tuple(str(one) for one in Retry), path)
+        confidence = self.between(value, "confidence", 0.0, 1.0, path)
+        weight = self.between(value, "weight", 0, 100, path)
+        for text in ("words", "advice"):
+            if text in value and not (isinstance(value[text], str) and value[text].strip()):
+                self.wrong((*path, text), "this must be a text")
+        when = self.when(value.get("when", {}), (*path, "when"))
+        fixtures = Fixtures(self.fixtures(value, "matches", path), self.fixtures(value, "passes", path))
+        if len(self.findings) == before and when is not None:
+            pattern = FaultPattern(
+                name, Cause(cause), Retry(retry), confidence, int(weight), when, value["words"].strip(), str(value.get("advice", "")).strip(), self.pack,
+            )  # fmt: skip
+            self.patterns.append((place, pattern, fixtures, value))
+
+    def one_of(self, value: Mapping[str, Any], field: str, known: tuple[str, ...], path: Place) -> str:
+        given = value.get(field, known[0])
+        if given not in known:
+            self.wrong((*path, field), f"there is no {field} {given!r}{did_you_mean(str(given), known)}")
+        return str(given)
+
+    def between(self, value: Mapping[str, Any], field: str, least: float, most: float, path: Place) -> float:
+        given = value.get(field, least)
+        if not isinstance(given, int | float) or isinstance(given, bool) or not least <= given <= most:
+            self.wrong((*path, field), f"this is a number from {least} to {most}")
+            return least
+        return float(given)
+
+    def fixtures(self, value: Mapping[str, Any], field: str, path: Place) -> tuple[Mapping[str, Any], ...]:
+        given = value.get(field)
+        if field not in value:
+            return ()
+        if not isinstance(given, list) or not given:
+            self.wrong((*path, field), "this is a list of one or more evidence records")
+            return ()
+        for place, one in enumerate(given):
+            if not isinstance(one, dict):
+                self.wrong((*path, field, place), "an evidence record is a mapping")
+        return tuple(one for one in given if isinstance(one, dict))
+
+    def when(self, value: object, path: Place) -> When | None:
+        if not isinstance(value, dict) or not value:
+            self.wrong(path, "this says what must hold: one field or more")
+            return None
+        self.known(value, WHEN_FIELDS, (), path)
+        searches = {name: self.searches(value, name, path) for name in _SEARCHES}
+        scheduler = [
+            one for one in self.texts(value, "scheduler", path) if self.among(one, Scheduler, (*path, "scheduler"))
+        ]
+        stage = [one for one in self.texts(value, "stage", path) if self.among(one, Stage, (*path, "stage"))]
+        if not any(name in value for name in WHEN_FIELDS if name not in ("scheduler", "stage", "unless", "not_lines")):
+            self.wrong(path, "a scheduler, a stage, 'not_lines' or an 'unless' alone says nothing about a cause")
+        return When(
+            exit_code=self.wholes(value, "exit_code", path),
+            hold_code=self.wholes(value, "hold_code", path),
+            hold_subcode=self.wholes(value, "hold_subcode", path),
+            scheduler_state=self.words(value, "scheduler_state", path),
+            scheduler_word=self.words(value, "scheduler_word", path),
+            scheduler_reason=searches["scheduler_reason"],
+            transfer=searches["transfer"],
+            lines=searches["lines"],
+            not_lines=searches["not_lines"],
+            also=searches["also"],
+            unless=searches["unless"],
+            signal=self.signals(value, path),
+            scheduler=frozenset(Scheduler(one) for one in scheduler),
+            stage=frozenset(Stage(one) for one in stage),
+            compare=tuple(
+                found for name in MEASURES if name in value and (found := self.compare(value[name], name, path))
+            ),
+        )
+
+    def among(self, given: str, known: type[Scheduler] | type[Stage], path: Place) -> bool:
+        names = [str(one) for one in known]
+        if given not in names:
+            self.wrong(path, f"there is no {given!r}{did_you_mean(given, names)}")
+        return given in names
+
+    def listed(self, value: Mapping[str, Any], field: str) -> list[tuple[Place, Any]]:
+        if field not in value:
+            return []
+        given = value[field]
+        return [((place,), one) for place, one in enumerate(given)] if isinstance(given, list) else [((), given)]
+
+    def texts(self, value: Mapping[str, Any], field: str, path: Place) -> list[str]:
+        found = []
+        for at, one in self.listed(value, field):
+            if isinstance(one, str) and one:
+                found.append(one)
+            else:
+                self.wrong((*path, field, *at), "this must be a text; put it into quotes")
+        return found
+
+    def words(self, value: Mapping[str, Any], field: str, path: Place) -> frozenset[str]:
+        return frozenset(plain_word(one) for one in self.texts(value, field, path)) - {""}
+
+    def wholes(self, value: Mapping[str, Any], field: str, path: Place) -> frozenset[int]:
+        found = set()
+        for at, one in self.listed(value, field):
+            if isinstance(one, int) and not isinstance(one, bool):
+                found.add(one)
+            else:
+                self.wrong((*path, field, *at), "this must be a whole number")
+        return frozenset(found)
+
+    def signals(self, value: Mapping[str, Any], path: Place) -> frozenset[int]:
+        found = set()
+        for at, one in self.listed(value, "signal"):
+            number = number_of(str(one)) if isinstance(one, int | str) and not isinstance(one, bool) else None
+            if number is None:
+                self.wrong((*path, "signal", *at), f"there is no signal {one!r}; write 9 or SIGKILL")
+            else:
+                found.add(number)
+        return frozenset(found)
+
+    def searches(self, value: Mapping[str, Any], field: str, path: Place) -> tuple[Search, ...]:
+        found = []
+        for at, one in self.listed(value, field):
+            problem = shape_of(one).problem if isinstance(one, str) and one else "it must be a text; put it into quotes"
+            if problem:
+                self.wrong((*path, field, *at), f"this expression cannot be used: {problem}")
+            else:
+                found.append(Search.of(one))
+        return tuple(found)
+
+    def compare(self, given: object, measure: str, path: Place) -> Comparison | None:
+        found = _BOUND.fullmatch(given.strip()) if isinstance(given, str) else None
+        if found is None:
+            self.wrong((*path, measure), "a comparison is such as '>=0.95', '<100 MB' or '>0'")
+            return None
+        return Comparison(measure, found[1], float(found[2]) * _UNITS.get(found[3] or "B", 1))

@@ -1,0 +1,139 @@
+"""What a replay came to, as JSON types and in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from forestay.domain.rules.answer import Answer
+from forestay.domain.rules.proposal import Proposal, in_words
+from forestay.domain.rules.replay import WORDS, Compared, Group, GroupKey, Replay, RuleTally, Wrong
+from forestay.formats.jobs.job_public import time_text
+
+Plain = dict[str, Any]
+
+
+def replay_shown(report: Replay) -> Plain:
+    """The whole report."""
+    rules = sorted(report.rules.items(), key=lambda one: (-sum(one[1].wrong.values()), -one[1].answered, one[0]))
+    groups = sorted(report.groups.items(), key=lambda one: (-one[1].wrong, -one[1].count, one[0]))
+    return {
+        **replay_summary(report),
+        "first": time_text(report.first),
+        "last": time_text(report.last),
+        "rules": [{"rule": name, **tally_shown(tally)} for name, tally in rules],
+        "groups": [group_shown(key, group) for key, group in groups],
+        "more_groups": report.more_groups,
+        "examples": [compared_shown(one) for one in report.examples()],
+        "messages": [
+            {"rule": one.rule, "incident": one.incident, "message": one.message[:200]} for one in report.messages
+        ],
+    }
+
+
+def replay_summary(report: Replay) -> Plain:
+    """The totals alone, as they are kept with a promotion."""
+    return {
+        "incidents": report.incidents,
+        "same": report.same,
+        "differs": report.differs,
+        "by_rule": report.by_rule,
+        "wrong": report.wrongs,
+        "wrong_by": counted(report.wrong),
+        "proof": counted(report.proof),
+        "came": counted(report.came),
+        "errors": report.errors,
+        "core_hours_saved": hours(report.saved),
+        "core_hours_spent": hours(report.spent),
+        "peak_hour": report.peak_hour,
+        "put_off": sum(tally.put_off for tally in report.rules.values()),
+    }
+
+
+def tally_shown(tally: RuleTally) -> Plain:
+    """What one rule would have answered."""
+    return {
+        "answered": tally.answered,
+        "differs": tally.differs,
+        "right": tally.right,
+        "unproven": tally.unproven,
+        "wrong": sum(tally.wrong.values()),
+        "wrong_by": counted(tally.wrong),
+        "errors": tally.errors,
+        "came": counted(tally.came),
+        "core_hours_saved": hours(tally.saved),
+        "core_hours_spent": hours(tally.spent),
+        "peak_hour": tally.peak_hour,
+        "put_off": tally.put_off,
+        "examples": list(tally.examples),
+    }
+
+
+def group_shown(key: GroupKey, group: Group) -> Plain:
+    return {
+        "by": key.rule,
+        "cause": key.cause,
+        "then": key.then.value,
+        "now": key.now.value,
+        "count": group.count,
+        "wrong": group.wrong,
+        "came": counted(group.came),
+        "examples": list(group.examples),
+    }
+
+
+def compared_shown(one: Compared) -> Plain:
+    """One incident."""
+    return {
+        "incident": one.incident,
+        "at": time_text(one.at),
+        "cause": one.cause,
+        "job": one.job,
+        "then": answer_shown(one.then),
+        "now": answer_shown(one.now),
+        "came": one.outcome.came.value,
+        "proof": one.proof.value,
+        "wrong": one.wrong.value if one.wrong is not None else None,
+    }
+
+
+def answer_shown(answer: Answer) -> Plain:
+    return {"way": answer.way.value, "by": answer.by, "does": answer.does[:200]}
+
+
+def proposal_shown(proposal: Proposal, report: Replay) -> Plain:
+    """A proposal with its support and its replay; `rule` is what would be added."""
+    return {
+        "words": list(in_words(proposal)),
+        "rule": {
+            "type": proposal.type.value,
+            "condition": proposal.condition,
+            "conclusion": {"steps": [dict(step) for step in proposal.steps]},
+            "cornerstone": proposal.cornerstone,
+            "description": f"proposed: {next(in_words(proposal))}"[:2000],
+        },
+        "remedy": proposal.remedy.kind.value,
+        "helped": proposal.helped,
+        "tried": proposal.tried,
+        "by_hand": proposal.by_hand,
+        "examples": list(proposal.examples),
+        "exceptions": list(proposal.against),
+        "replay": replay_summary(report),
+    }
+
+
+def wrong_in_words(wrong: Mapping[Wrong, int]) -> list[str]:
+    """A line for each way to be wrong."""
+    return [f"{many} × {WORDS[kind]}" for kind, many in sorted(wrong.items()) if many]
+
+
+def hours(core_seconds: float) -> float:
+    return round(core_seconds / 3600, 3)
+
+
+def counted(counts: Mapping[Any, int] | Counter[Any]) -> dict[str, int]:
+    """Counts by name, the most first."""
+    named = {(key.value if isinstance(key, StrEnum) else str(key)): many for key, many in counts.items() if many}
+    return dict(sorted(named.items(), key=lambda one: (-one[1], one[0])))

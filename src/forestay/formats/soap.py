@@ -1,0 +1,83 @@
+"""SOAP 1.1 envelopes, as small as the job service needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from forestay.domain.flows.bpel.services import JOBS
+from forestay.domain.flows.xml_tree import Element
+from forestay.formats.text.xml_text import XmlRefused, read_xml, write_xml
+
+SOAP = "http://schemas.xmlsoap.org/soap/envelope/"
+WSA = "http://www.w3.org/2005/08/addressing"
+_SPACES = {"soap": SOAP, "j": JOBS}
+COMPLETED = frozenset({"completed", "forced_complete"})
+FINAL = COMPLETED | {"failed", "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked: the operation's element, and the message's id if it has one."""
+
+    body: Element
+    message: str = ""
+
+
+class SoapRefused(ValueError):
+    """No envelope of SOAP 1.1 with one element in its body."""
+
+
+def read_request(data: bytes) -> Request:
+    """`SoapRefused`."""
+    try:
+        envelope = read_xml(data)
+    except XmlRefused as error:
+        raise SoapRefused(str(error)) from error
+    body = envelope.child(f"{{{SOAP}}}Body") if envelope.tag == f"{{{SOAP}}}Envelope" else None
+    if body is None or len(body.elements) != 1:
+        raise SoapRefused("an envelope of SOAP 1.1 with one element in its body is wanted")
+    header = envelope.child(f"{{{SOAP}}}Header")
+    for one in header.elements if header is not None else ():
+        if one.get(f"{{{SOAP}}}mustUnderstand") == "1" and one.space != WSA:
+            raise SoapRefused(f"the header {one.name} is not understood")
+    named = header.child(f"{{{WSA}}}MessageID") if header is not None else None
+    return Request(body.elements[0], named.text.strip() if named is not None else "")
+
+
+def envelope(body: Element) -> str:
+    """An envelope with one element in its body."""
+    inner = Element(f"{{{SOAP}}}Body", {}, [body], namespaces=_SPACES)
+    return write_xml(Element(f"{{{SOAP}}}Envelope", {}, [inner], namespaces=_SPACES), indent=False)
+
+
+def fault(text: str, *, theirs: bool, name: str = "") -> str:
+    """A fault: ``theirs`` when the request is to blame. With a name it can be told apart by a process."""
+    parts = [
+        Element("faultcode", {}, ["soap:Client" if theirs else "soap:Server"]),
+        Element("faultstring", {}, [text[:1000]]),
+    ]
+    if name:
+        parts.append(Element("detail", {}, [Element(f"{{{JOBS}}}{name}", {}, [text[:1000]], namespaces=_SPACES)]))
+    return envelope(Element(f"{{{SOAP}}}Fault", {}, parts, namespaces=_SPACES))
+
+
+def job_element(name: str, **fields: object) -> Element:
+    """An element of the job service."""
+    children = [
+        Element(f"{{{JOBS}}}{key}", {}, [str(value)], namespaces=_SPACES)
+        for key, value in fields.items()
+        if value is not None
+    ]
+    return Element(f"{{{JOBS}}}{name}", {}, children, namespaces=_SPACES)
+
+
+def state_shown(state: str) -> str:
+    """A job that is being mended is running; a process hears of nothing else."""
+    return "completed" if state in COMPLETED else "failed" if state in FINAL else "running"
+
+
+def notification(told: Mapping[str, object]) -> str:
+    """The envelope that tells of a job's end, from what a callback is told."""
+    state = state_shown(str(told["state"]))
+    return envelope(job_element("notify", jobId=told["job"], state=state, exitCode=told.get("exit_code")))

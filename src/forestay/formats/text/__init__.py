@@ -1,0 +1,1 @@
+"""Readers of YAML and XML, and pieces of text."""

@@ -1,0 +1,200 @@
+"""YAML as data with positions: one document, bounded, and nothing in it that is not JSON.
+
+Scalars are read as YAML 1.2 reads them: ``no`` and ``on`` are words, ``1:30`` is a text. A key stands once. Tags are refused. An alias counts as
+much as what it stands for, so that a small text cannot become a large value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import yaml
+
+from forestay.domain.flows.definition.finding import Finding, Place
+
+MAX_BYTES = 512 * 1024
+MAX_DEPTH = 40
+MAX_NODES = 100_000
+
+_NULL = re.compile(r"~|null|Null|NULL|")
+_TRUE = re.compile(r"true|True|TRUE")
+_FALSE = re.compile(r"false|False|FALSE")
+_WHOLE = re.compile(r"[-+]?[0-9]{1,18}")
+_REAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+
+
+class Position(NamedTuple):
+    """Both count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(slots=True)
+class Document:
+    """What a text says, and where it says it."""
+
+    value: object = None
+    positions: dict[Place, Position] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def position(self, path: Place) -> Position:
+        """Where a path is; of what is not there, where it should be."""
+        while path and path not in self.positions:
+            path = path[:-1]
+        return self.positions.get(path, Position(1, 1))
+
+
+class _Refused(ValueError):
+    def __init__(self, position: Position, message: str) -> None:
+        super().__init__(message)
+        self.position = position
+        self.message = message
+
+
+@dataclass(slots=True)
+class _Node:
+    at: Position
+    value: object = None
+    items: list[_Node] | None = None
+    pairs: list[tuple[_Node, _Node]] | None = None
+    size: int = 1
+    height: int = 1
+
+
+def read_yaml(text: str, *, loader: Any = yaml.SafeLoader) -> Document:
+    """Read a text; what is wrong with it is in the findings, and then there is no value."""
+    document = Document()
+    try:
+        node = _compose(text, loader)
+    except _Refused as why:
+        document.positions[()] = why.position
+        document.findings.append(Finding((), why.message))
+        return document
+    except yaml.YAMLError as why:
+        mark = getattr(why, "problem_mark", None)
+        document.positions[()] = _position(mark)
+        problem = getattr(why, "problem", None) or "characters that are not allowed"
+        document.findings.append(Finding((), f"this is no YAML: {problem}"))
+        return document
+    document.value = _plain(node, (), document)
+    return document
+
+
+def _compose(text: str, loader: Any) -> _Node:
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise _Refused(Position(1, 1), f"the text is larger than {MAX_BYTES} bytes")
+    root: list[_Node] = []
+    stack: list[tuple[_Node, str | None]] = []
+    anchors: dict[str, _Node] = {}
+    count = 0
+    for event in _events(text, loader):
+        at = _position(event.start_mark)
+        node: _Node | None = None
+        match event:
+            case yaml.DocumentStartEvent() if root:
+                raise _Refused(at, "there is a second document; a file holds one")
+            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                _no_tag(event.tag, at)
+                if len(stack) >= MAX_DEPTH:
+                    raise _Refused(at, f"it is nested more than {MAX_DEPTH} deep")
+                mapping = isinstance(event, yaml.MappingStartEvent)
+                stack.append((_Node(at, pairs=[]) if mapping else _Node(at, items=[]), event.anchor))
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                node, anchor = stack.pop()
+                if anchor:
+                    anchors[anchor] = node
+            case yaml.ScalarEvent():
+                node = _Node(at, _scalar(event, at))
+                if event.anchor:
+                    anchors[event.anchor] = node
+                count += 1
+            case yaml.AliasEvent():
+                if event.anchor not in anchors:
+                    raise _Refused(at, f"nothing before this is marked &{event.anchor}")
+                node = anchors[event.anchor]
+                count += node.size
+            case _:
+                continue
+        if count > MAX_NODES:
+            raise _Refused(at, f"there are more than {MAX_NODES} values in it")
+        if node is not None and len(stack) + node.height > MAX_DEPTH:
+            raise _Refused(at, f"it is nested more than {MAX_DEPTH} deep")
+        if node is not None:
+            _add(stack[-1][0] if stack else None, node, root)
+    if not root:
+        raise _Refused(Position(1, 1), "there is nothing in it")
+    return root[0]
+
+
+def _position(mark: Any) -> Position:
+    return Position(1, 1) if mark is None else Position(mark.line + 1, mark.column + 1)
+
+
+def _events(text: str, loader: Any) -> Iterator[yaml.Event]:
+    return iter(yaml.parse(text, Loader=loader))
+
+
+def _no_tag(tag: str | None, at: Position) -> None:
+    if tag is not None and tag not in ("!", "tag:yaml.org,2002:str"):
+        raise _Refused(at, f"tags such as {tag} are not allowed")
+
+
+def _scalar(event: yaml.ScalarEvent, at: Position) -> object:
+    _no_tag(event.tag, at)
+    text: str = event.value
+    if event.style or event.tag is not None:
+        return text
+    if _NULL.fullmatch(text):
+        return None
+    if _TRUE.fullmatch(text):
+        return True
+    if _FALSE.fullmatch(text):
+        return False
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if _REAL.fullmatch(text) else text
+
+
+def _add(parent: _Node | None, node: _Node, root: list[_Node]) -> None:
+    if parent is None:
+        root.append(node)
+        return
+    parent.size += node.size
+    parent.height = max(parent.height, node.height + 1)
+    if parent.items is not None:
+        parent.items.append(node)
+        return
+    pairs = parent.pairs
+    assert pairs is not None  # noqa: S101 - a parent is one of the two
+    if pairs and pairs[-1][1] is _PENDING:
+        pairs[-1] = (pairs[-1][0], node)
+        return
+    if node.items is not None or node.pairs is not None or not isinstance(node.value, str):
+        raise _Refused(node.at, "a key must be a text; put it into quotes")
+    if node.value == "<<":
+        raise _Refused(node.at, "'<<' is not supported; write the fields out")
+    for key, _ in pairs:
+        if key.value == node.value:
+            raise _Refused(node.at, f"{node.value!r} stands here twice; the first is in line {key.at.line}")
+    pairs.append((node, _PENDING))
+
+
+_PENDING = _Node(Position(0, 0))
+
+
+def _plain(node: _Node, path: Place, document: Document) -> object:
+    document.positions.setdefault(path, node.at)
+    if node.items is not None:
+        return [_plain(item, (*path, place), document) for place, item in enumerate(node.items)]
+    if node.pairs is not None:
+        found: dict[str, object] = {}
+        for key, value in node.pairs:
+            here = (*path, str(key.value))
+            document.positions[here] = key.at
+            found[str(key.value)] = _plain(value, here, document)
+        return found
+    return node.value

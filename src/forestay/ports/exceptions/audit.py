@@ -1,0 +1,34 @@
+"""Where the audit log is kept: pages of entries, each created once and never written again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from forestay.domain.exceptions.safeguards.audit import AuditPage
+
+MAX_PAGES = 1_000
+"""Pages that are read at a time."""
+
+
+class AuditStore(Protocol):
+    """The port. Opened and closed with the job store. Calls raise `Transient` when the store does not answer.
+
+    There is no call that changes or removes a page.
+    """
+
+    async def add(self, page: AuditPage) -> bool:
+        """Create a page; True means durable. False: another stands under its number, and stays. `Transient` if unsure: read it back."""
+        ...
+
+    async def get(self, tenant: str, numbers: Sequence[int]) -> Mapping[int, AuditPage]:
+        """Pages by their numbers, realtime; a missing one is left out."""
+        ...
+
+    async def last(self, tenant: str) -> AuditPage | None:
+        """The newest page of a tenant, up to a second old: a hint. Later ones are found by `get`."""
+        ...
+
+    async def find(self, tenant: str, *, entry: int, limit: int = 100) -> Sequence[AuditPage]:
+        """Pages in order, from the one that has the entry of this number on, or the first after it; up to a second old."""
+        ...

@@ -1,0 +1,29 @@
+"""What the exception service asks of an engine, ours or another's: the small half of interface X that is not a report.
+
+Every `FlowEngine` fills it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from forestay.domain.flows.commands import AnswerVerb
+from forestay.domain.flows.events import Verb
+from forestay.ports.flows.flow_engine import CaseSummary
+
+
+class ExceptionEngine(Protocol):
+    """The port."""
+
+    async def describe(self, case: str) -> CaseSummary:
+        """A case, ended or not; `NotFound`."""
+        ...
+
+    async def state(self, case: str) -> Mapping[str, Any]:
+        """What a case is at: ``params``, ``items`` with their ``id`` and ``state``, ``outputs``. `NotFound`."""
+        ...
+
+    async def send_verb(self, case: str, verb: Verb) -> AnswerVerb:
+        """Have a case obey a verb, once whoever repeats it. `NotFound`: it has ended or never was. `Transient`: it has not answered yet; ask again."""
+        ...

@@ -1,0 +1,1 @@
+"""Ports for users' own jobs and other task servers."""

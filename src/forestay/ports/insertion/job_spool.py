@@ -1,0 +1,42 @@
+"""The words that users' own batch jobs leave of themselves, on the machine where they were submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from forestay.domain.sites.watched_job import PayloadRecord, WatchedJob
+
+
+class JobSpool(Protocol):
+    """The port. What it cannot read is passed over: a word that is broken costs nobody else's."""
+
+    def jobs(self) -> Sequence[WatchedJob]:
+        """Every word that has not been settled, the oldest first. Anyone can leave one in the name of any job: it counts only if its
+        owner is the job's user, which the batch system knows."""
+        ...
+
+    def discard(self, job: WatchedJob) -> None:
+        """Remove this word alone; other words of the same job stay."""
+        ...
+
+    def settle(self, job: WatchedJob) -> None:
+        """Nothing more comes of it: from now on it is shown as its batch system tells it."""
+        ...
+
+    def vouch(self, seconds: float, *, hide: float = 0) -> None:
+        """For so many seconds from now somebody decides on the jobs here that fail: one is shown as running meanwhile, for at most `hide`
+        seconds after its end. 0 seconds: nobody does. It is kept in the spool, so a watcher that starts anew knows of it."""
+        ...
+
+    def vouched(self) -> float | None:
+        """Since when somebody does so without interruption, by whatever process, in seconds since 1970; None: nobody does now."""
+        ...
+
+    def record(self, job: WatchedJob, restarts: int) -> PayloadRecord | None:
+        """What that start of the job wrote down of itself; None where it did not, or what is there is not its owner's."""
+        ...
+
+    def tail(self, path: str, owner: int) -> str:
+        """The end of what a job printed; empty if it is not a plain file of its owner, or cannot be read."""
+        ...

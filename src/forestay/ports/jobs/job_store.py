@@ -1,0 +1,226 @@
+"""The job store: where every job's document lives.
+
+The law, for every adapter:
+
+* A document is written whole, and only if it is still at the version its writer read. There is no partial update, no
+  merge and no retry inside an adapter: a repeated write would conflict with itself.
+* `Written` means durable: it is on disk, on every copy the store waits for, before the answer is given.
+* `Conflicted` and `Unknown` both mean that the write *may have taken place or may yet*. Only a later acknowledged
+  write on a version read afterwards settles it (`services.shared.write_checked`). The difference is for statistics alone.
+* `get` is realtime but may be stale while copies change hands; `search` and `count` lag by up to a second: all hints.
+* Every document carries its tenant. The store does not check it; whoever asks does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.domain.jobs.specification import Specification
+from forestay.ports.errors import Permanent
+
+
+class Version(NamedTuple):
+    """Which writing of a document this is: a number that only means something together with its term."""
+
+    number: int
+    term: int
+
+
+class Stored(NamedTuple):
+    """A document as it was read, with its version."""
+
+    document: JobDocument
+    version: Version
+
+
+class Change(NamedTuple):
+    """A document to be written over the version that was read; None: there must be none yet."""
+
+    document: JobDocument
+    expected: Version | None
+
+
+class Written(NamedTuple):
+    """Acknowledged and durable, at this version."""
+
+    version: Version
+
+
+class Conflicted(NamedTuple):
+    """The store says that the document was not at the expected version. A hint, not proof."""
+
+    detail: str = ""
+
+
+class Unknown(NamedTuple):
+    """No clear answer: timeout, reset, server error."""
+
+    detail: str = ""
+
+
+WriteResult = Written | Conflicted | Unknown
+
+
+class Record(NamedTuple):
+    """A create-only document beside a job: evidence, a log tail, a chapter of its story, an alert, an order, a key."""
+
+    id: str
+    tenant: str
+    kind: str
+    job: str
+    at: int
+    body: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    """Which jobs are meant. Several values of one field mean any of them; fields are joined by and."""
+
+    tenant: str | None = None
+    """None only for Forestay's own services, which look after every tenant."""
+    states: frozenset[State] = frozenset()
+    anyof: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Exact values of the fields in `TEXT_FIELDS`."""
+    at_least: Mapping[str, int] = field(default_factory=dict)
+    """Lower bounds, inclusive, of the fields in `NUMBER_FIELDS`."""
+    at_most: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    held: bool | None = None
+    slots: frozenset[int] | None = None
+    """None means all of them."""
+
+
+TEXT_FIELDS = frozenset(
+    {"id", "name", "owner", "team", "specification", "pilot", "host", "lane", "resource_class", "phase", "case", "work"}
+)
+NUMBER_FIELDS = frozenset(
+    {
+        "priority", "expected_runtime", "retries", "faults", "releases", "attempt", "generation", "index", "exit_code",
+        "cpus", "memory", "disk", "gpus", "created", "changed", "not_before", "overdue", "notify_due", "rank", "slot",
+        "ended",
+    }
+)  # fmt: skip
+COUNT_FIELDS = TEXT_FIELDS - {"id"} | {"state", "priority", "retries", "tenant", "held", "exit_code"}
+TALLY_TIMES = frozenset({"created", "changed"})
+TALLY_FIELDS = frozenset({"state", "tenant"})
+"""Fields with few values: a tally has one number a step for each."""
+MAX_STEPS = 500
+SORT_FIELDS = NUMBER_FIELDS | {"id", "name", "owner", "team", "state"}
+MAX_PAGE = 10_000
+
+
+class Page(NamedTuple):
+    """Some of the jobs found, in order, and where to go on; no cursor means that this was the last."""
+
+    jobs: Sequence[Stored]
+    cursor: str | None
+
+
+def steps_between(least: int, most: int, step: int) -> int:
+    """How many steps there are from a bound to another, both inclusive; `Permanent` for none, and for too many."""
+    if step < 1 or not 0 <= most - least < step * MAX_STEPS:
+        raise Permanent(f"a tally has 1 to {MAX_STEPS} steps")
+    return (most - least) // step + 1
+
+
+def tally_bounds(query: JobQuery, over: str, step: int, by: str) -> tuple[int, int]:
+    """Where the first step of a tally begins, and how many there are; `Permanent` for what cannot be tallied."""
+    least, most = query.at_least.get(over), query.at_most.get(over)
+    if over not in TALLY_TIMES or by not in TALLY_FIELDS or least is None or most is None:
+        raise Permanent(
+            f"jobs are tallied over one of {sorted(TALLY_TIMES)} by one of {sorted(TALLY_FIELDS)}, with both bounds"
+        )
+    return least, steps_between(least, most, step)
+
+
+class JobStore(Protocol):
+    """The port. Calls that read raise `Transient` when the store does not answer; `write` never raises for it."""
+
+    async def open(self) -> None:
+        """Connect, and make tables or indexes where they are missing."""
+        ...
+
+    async def close(self) -> None: ...
+
+    async def write(self, changes: Sequence[Change]) -> Sequence[WriteResult]:
+        """Write each document over its expected version, all in one round trip, each for itself.
+
+        One result a change, in order. A failure of the whole call is `Unknown` for every change. The changes name
+        different documents.
+        """
+        ...
+
+    async def get(self, jobs: Sequence[str]) -> Mapping[str, Stored]:
+        """The documents as they are now, as far as one copy knows; a missing id is left out."""
+        ...
+
+    async def search(
+        self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
+    ) -> Page:
+        """A page of jobs in the order of a field of `SORT_FIELDS` (`-field`: downwards), ties by id, the same way.
+
+        Text is in the order of its code points. Jobs without the sort value come last in both directions.
+        The cursor is stable: jobs that come, go or change between pages neither repeat nor hide others, except those
+        whose own sort value changed. Cursors are opaque, and good for any adapter instance of the same store.
+        `Permanent` for an unknown field, a bad cursor, or a limit over `MAX_PAGE`. A document that cannot be read is
+        left out, and logged: it must not keep anyone from the others.
+        """
+        ...
+
+    async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
+        """How many jobs there are for each value of a field of `COUNT_FIELDS`; jobs without a value are left out.
+
+        Numbers are written in digits, `held` as `true` or `false`.
+        Up to 10,000 different values, those with the most jobs first.
+        """
+        ...
+
+    async def tally(self, query: JobQuery, *, over: str, step: int, by: str) -> Sequence[Mapping[str, int]]:
+        """How many jobs there are in each step of a time of `TALLY_TIMES`, for each value of a field of `TALLY_FIELDS`.
+
+        The query has both bounds of that time; the first step begins at the lower one, and each is `step` milliseconds long. `Permanent` for more than
+        `MAX_STEPS` of them.
+        """
+        ...
+
+    async def remove(self, jobs: Sequence[Stored]) -> int:
+        """Remove jobs for good with the records beside them, each only if it still is at the version that was read; how many went.
+
+        The only way in which a document ever goes: for jobs that ended long ago. `Transient` if unsure: look again. Of a job that is at another version by then
+        the records may be gone.
+        """
+        ...
+
+    async def put_specifications(self, specifications: Sequence[Specification]) -> None:
+        """Store what is not there yet; ids are digests, so one that is there is the same. `Transient` if unsure."""
+        ...
+
+    async def get_specifications(self, ids: Sequence[str]) -> Mapping[str, Specification]: ...
+
+    async def add_records(self, records: Sequence[Record]) -> Sequence[bool]:
+        """Create each; False where one with that id stood already, and stays. `Transient` if unsure: add again."""
+        ...
+
+    async def get_record(self, record: str) -> Record | None:
+        """Realtime."""
+        ...
+
+    async def find_records(
+        self,
+        *,
+        kind: str | None = None,
+        job: str | None = None,
+        tenant: str | None = None,
+        since: int | None = None,
+        newest_first: bool = False,
+        limit: int = 1000,
+    ) -> Sequence[Record]:
+        """By search, oldest first, or the newest ones newest first; ties by id."""
+        ...
+
+    async def refresh(self, *, only_jobs: bool = False) -> None:
+        """Make everything acknowledged so far visible to searches and counts; only jobs: records may stay hidden, which is quicker."""
+        ...

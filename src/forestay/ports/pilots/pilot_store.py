@@ -1,0 +1,44 @@
+"""Where pilots and their beats are kept. The same law as the job store's, and the same store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from forestay.domain.pilots.pilot import BeatSheet, Pilot
+from forestay.ports.jobs.job_store import Version, WriteResult
+
+
+class StoredPilot(NamedTuple):
+    """A pilot as it was read, with its version."""
+
+    pilot: Pilot
+    version: Version
+
+
+class PilotStore(Protocol):
+    """The port."""
+
+    async def put_pilot(self, pilot: Pilot, expected: Version | None) -> WriteResult:
+        """Write over the version that was read; None: it must not be there yet."""
+        ...
+
+    async def get_pilot(self, pilot: str) -> StoredPilot | None:
+        """Realtime."""
+        ...
+
+    async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
+        """By search, newest registered first, at most 10,000."""
+        ...
+
+    async def put_sheet(self, sheet: BeatSheet) -> None:
+        """Store a server's sheet, unchecked: only that server writes it. `Transient` if unsure: put again."""
+        ...
+
+    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[BeatSheet]:
+        """All sheets of all servers but one; up to a second old unless fresh ones are asked for."""
+        ...
+
+    async def drop_sheets(self, server: str) -> None:
+        """Remove the sheets of a server that is gone for good."""
+        ...

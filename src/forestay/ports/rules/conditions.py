@@ -1,0 +1,60 @@
+"""Conditions: the language of rules, as whoever walks trees needs it.
+
+The law. A condition is typed: a text that names a field that the context does not have, or compares what cannot be compared, or gives
+anything but a truth value, is not compiled; every problem is told with its line and column. An evaluation gives a truth value or
+`Erred`, raises nothing, and ends: its iterations are bounded by the language's own budget, and what it works on by the context's
+bounds. Only the values true and false themselves are answers; an error is never taken for one of them.
+
+A text from outside is first *tried*, in a process that can be killed: nobody compiles or evaluates a text here that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from forestay.domain.rules.condition import Erred, Evaluate
+from forestay.domain.rules.context import Context
+
+
+class Problem(NamedTuple):
+    """Something wrong with a condition's text, where it is; both counted from 1, and 0 where no place can be named."""
+
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}: {self.message}" if self.line else self.message
+
+
+class Trial(NamedTuple):
+    """What came of trying a text: what is wrong with it, or its answer on each context that was given."""
+
+    problems: tuple[Problem, ...]
+    answers: tuple[bool | Erred, ...] = ()
+
+
+class Conditions(Protocol):
+    """The port: cheap, in this process, for texts that have been tried."""
+
+    def compile(self, text: str) -> tuple[Problem, ...]:
+        """Every problem of a text; empty: it is compiled and kept, and evaluating it compiles nothing more."""
+        ...
+
+    def over(self, context: Context) -> Evaluate:
+        """Evaluates texts over one context. A text that does not compile errs."""
+        ...
+
+
+class Trying(Protocol):
+    """The port for texts from outside: each is compiled, and evaluated over given contexts and over one at its bounds, in another
+    process that is killed when it uses more than 250 ms of CPU or 64 MiB; that is a problem of the text, not an error."""
+
+    async def try_out(self, text: str, contexts: Sequence[Context] = ()) -> Trial:
+        """Raises `Transient` when no process can be had."""
+        ...
+
+    async def close(self) -> None:
+        """End the process."""
+        ...

@@ -1,0 +1,1 @@
+"""Ports for batch systems and site agents."""

@@ -1,0 +1,50 @@
+"""What a batch system can be made to do with a job of a user, under the id it has: hold it, run it once more, let it go.
+
+An id that stands for several jobs (an array, a heterogeneous job) is never acted on: every act refuses it with `Permanent`.
+
+`Transient`: the batch system did not answer; the same again is harmless. `Permanent`: it refuses, in its own words (it has forgotten the job, or may not run
+it again).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from forestay.domain.sites.batch import BatchId
+from forestay.domain.sites.watched_job import JobDetails, JobIdentity
+
+
+class BatchSteering(Protocol):
+    """The port."""
+
+    async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
+        """What kind of jobs these are, and whose; those that the queue or the accounting knows."""
+        ...
+
+    async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
+        """Those of the jobs that the batch system still remembers."""
+        ...
+
+    async def peak_memory(self, job: BatchId) -> int | None:
+        """The most memory that a process of it was seen to have, in bytes; None where nobody measured."""
+        ...
+
+    async def allow_again(self, jobs: Collection[BatchId]) -> None:
+        """Jobs that wait or run may be run again later, if their submitter had ruled that out."""
+        ...
+
+    async def hold(self, job: BatchId) -> None:
+        """It waits under its id, also if it has ended, and does not start before `again`."""
+        ...
+
+    async def again(
+        self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str, avoid: Collection[str] = ()
+    ) -> None:
+        """It runs once more under its id, in so many seconds at the earliest, with these needs, and not on the nodes to be avoided if there are enough others.
+        Once for a mark, however often it is asked for."""
+        ...
+
+    async def cancel(self, job: BatchId) -> None:
+        """It is taken out of the queue."""
+        ...

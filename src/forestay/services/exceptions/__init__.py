@@ -1,0 +1,1 @@
+"""How exceptions are handled: detect, decide, safeguards, act, record."""

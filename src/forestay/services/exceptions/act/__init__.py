@@ -1,0 +1,1 @@
+"""Decisions carried out, each step one version-checked write."""

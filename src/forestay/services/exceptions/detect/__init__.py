@@ -1,0 +1,1 @@
+"""What happened becomes an exception and an incident."""

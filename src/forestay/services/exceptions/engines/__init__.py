@@ -1,0 +1,1 @@
+"""Events from other engines, and commands to them."""

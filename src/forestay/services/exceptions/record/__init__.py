@@ -1,0 +1,1 @@
+"""The decision log, the step log, the audit log, and the settling of incidents."""

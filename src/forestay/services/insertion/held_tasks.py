@@ -1,0 +1,71 @@
+"""What a relay holds: its claims, and the task of each at the task server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from forestay.domain.jobs.job_document import Claim, JobDocument
+from forestay.services.jobs.end_jobs import EndReport
+
+
+@dataclass(slots=True, eq=False)
+class HeldTask:
+    """One claim, and its task."""
+
+    document: JobDocument
+    claim: Claim
+    task: str = ""
+    """Its id at the task server; empty until that is known."""
+    tried: bool = False
+    """Its creation was begun; whether it took place is known only once it has a task."""
+    missing: int = 0
+    """Looks in a row at which the server did not know it."""
+    due: bool = False
+    """Someone said that it is over."""
+    report: EndReport | None = None
+    """Its end, until that is settled."""
+
+
+@dataclass(slots=True)
+class HeldTasks:
+    """All of them, by claim, by job and by task."""
+
+    _by_claim: dict[str, HeldTask] = field(default_factory=dict)
+    _by_job: dict[str, HeldTask] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._by_claim)
+
+    def __iter__(self) -> Iterator[HeldTask]:
+        """In the order in which they were claimed; they may go while one looks."""
+        return iter(list(self._by_claim.values()))
+
+    def __contains__(self, one: HeldTask) -> bool:
+        return self._by_claim.get(one.claim.id) is one
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        return tuple(self._by_claim)
+
+    @property
+    def jobs(self) -> list[str]:
+        return list(self._by_job)
+
+    @property
+    def watched(self) -> list[HeldTask]:
+        """Those whose end is waited for, or is still to be settled."""
+        return [one for one in self._by_claim.values() if one.task or one.report]
+
+    def of_job(self, job: str) -> HeldTask | None:
+        return self._by_job.get(job)
+
+    def add(self, document: JobDocument, claim: Claim) -> HeldTask:
+        one = HeldTask(document, claim)
+        self._by_claim[claim.id] = self._by_job[document.id] = one
+        return one
+
+    def drop(self, one: HeldTask) -> None:
+        self._by_claim.pop(one.claim.id, None)
+        if self._by_job.get(one.document.id) is one:
+            del self._by_job[one.document.id]

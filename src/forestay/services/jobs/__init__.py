@@ -1,0 +1,1 @@
+"""Jobs: accepted, followed, steered and ended."""

@@ -1,0 +1,72 @@
+"""Who somebody is here, by what a provider of identities says of them: a mapping that an operator has declared, and nothing besides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from forestay.ports.operations.identity import BadToken, Principal, Role
+
+WORD = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
+"""What a person and a tenant may be called, by whoever's token."""
+MOST_VALUES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimMap:
+    """Which claim says what."""
+
+    subject: str = "sub"
+    tenant: str = ""
+    """The tenant of everybody; empty: a claim says it."""
+    tenant_claim: str = ""
+    tenants: Mapping[str, str] = field(default_factory=dict)
+    """Tenants by values of the claim; without any, the value is the tenant."""
+    roles_claim: str = "roles"
+    roles: Mapping[str, frozenset[Role]] = field(default_factory=dict)
+    """Roles by values of the claim; `*` for everybody."""
+
+
+def read_claims(claims: Mapping[str, object], by: ClaimMap, *, expires: int) -> Principal:
+    """Who that is; raises `BadToken` when a claim is missing, or says what cannot be a name here."""
+    subject = claim(claims, by.subject)
+    if by.subject == "email" and claims.get("email_verified") is not True:
+        raise BadToken("the provider has not verified the address by which people are known here")
+    if not isinstance(subject, str) or not WORD.fullmatch(subject):
+        raise BadToken(f"the claim {by.subject} is missing, or cannot be a name here")
+    roles = frozenset(
+        role for value in ("*", *values(claim(claims, by.roles_claim))) for role in by.roles.get(value, ())
+    )
+    return Principal(subject=subject, tenant=_tenant(claims, by), roles=roles, expires=expires)
+
+
+def _tenant(claims: Mapping[str, object], by: ClaimMap) -> str:
+    if by.tenant:
+        return by.tenant
+    said = values(claim(claims, by.tenant_claim))
+    found = {by.tenants[one] for one in said if one in by.tenants} if by.tenants else set(said)
+    if len(found) != 1:
+        # Of two tenants none is more right than the other, and a guess would show one's jobs to the other.
+        raise BadToken(f"the claim {by.tenant_claim} names {'no tenant' if not found else 'more than one tenant'}")
+    (tenant,) = found
+    if not WORD.fullmatch(tenant):
+        raise BadToken(f"the claim {by.tenant_claim} cannot be a tenant's name")
+    return tenant
+
+
+def claim(claims: Mapping[str, object], name: str) -> object:
+    """A claim by its name; one that is not there under its whole name may lie in others, as in `realm_access.roles`."""
+    if name in claims:
+        return claims[name]
+    inner: object = claims
+    for part in name.split("."):
+        inner = inner.get(part) if isinstance(inner, Mapping) else None
+    return inner
+
+
+def values(said: object) -> list[str]:
+    """A claim of one text or of several."""
+    if isinstance(said, str):
+        return [said]
+    return [one for one in said[:MOST_VALUES] if isinstance(one, str)] if isinstance(said, list) else []

@@ -1,0 +1,1 @@
+"""Operating a domain: identity, sessions, notifications, lineage, traces, pruning."""

@@ -1,0 +1,1 @@
+"""Other domains: links, leases, and runs placed with them."""

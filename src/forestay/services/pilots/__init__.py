@@ -1,0 +1,1 @@
+"""Pilots: enrolled, heard, drained, revoked, and found dead."""

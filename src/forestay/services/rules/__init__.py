@@ -1,0 +1,1 @@
+"""Rules: written, replayed, promoted, and asked."""

@@ -1,0 +1,1 @@
+"""Which pilot gets which job."""

@@ -1,0 +1,1 @@
+"""What services of all capabilities use: checked writes, background tasks, alerts."""

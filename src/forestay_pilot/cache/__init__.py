@@ -1,0 +1,1 @@
+"""The pilot's cache of files."""

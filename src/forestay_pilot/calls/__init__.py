@@ -1,0 +1,1 @@
+"""Calls of functions in interpreters that stay warm."""

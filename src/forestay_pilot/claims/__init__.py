@@ -1,0 +1,1 @@
+"""Claims: asked for, run in slots, and their completions sent."""

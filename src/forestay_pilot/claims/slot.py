@@ -1,0 +1,310 @@
+"""A slot: takes one claim after the other, runs its payload, commits its outputs, hands on its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Callable
+
+from forestay_pilot.calls.warm_calls import WarmCalls
+from forestay_pilot.calls.warm_runner import runner_key
+from forestay_pilot.process.guard_link import GUARD_LOST
+from forestay_pilot.process.payload import (
+    BadClaimError,
+    ClaimedJob,
+    NoContainerError,
+    Outcome,
+    Surroundings,
+    make_payload,
+    safe_part,
+)
+from forestay_pilot.process.slot_end import (
+    EXECUTING,
+    STOPPED,
+    TOLD_TO_STOP,
+    WENT_FOR,
+    killed_from_outside,
+    make_end,
+    unbegun,
+    with_cleanup,
+)
+from forestay_pilot.staging.failed_stage import output_facts, staging_facts, start_facts, stopped_facts
+from forestay_pilot.staging.outputs import (
+    OutputFailedError,
+    OutputMissingError,
+    as_document,
+    check_patterns,
+)
+from forestay_pilot.staging.staging import StagingError, StoppedError, most_telling
+from forestay_pilot.staging.task_plan import found_outputs, lay_out, read_report, runner_command
+
+if TYPE_CHECKING:
+    from forestay_pilot.cache.pilot_cache import PilotCache
+    from forestay_pilot.claims.ends import Ends
+    from forestay_pilot.link.held_claims import Held, HeldClaims
+    from forestay_pilot.link.lease import Lease
+    from forestay_pilot.process.guard_link import GuardLink
+    from forestay_pilot.process.work_folder import WorkFolder
+    from forestay_pilot.staging.stager import Stager
+
+log = logging.getLogger("forestay_pilot")
+
+_GATHER = 0.02
+# Whoever ends a batch job ends everything in it, one process after the other, and the payload may be the first. So the
+# end of one that something outside killed is told only when this pilot has outlived it for so many seconds.
+_AFTERMATH = 2.0
+# Faults after which a task's client may want to see what is there.
+_OF_THE_TASK = ("exit", "signal", "wall-limit")
+
+
+class Slot(threading.Thread):
+    """One thread a slot; a job's trouble ends that job and nothing else."""
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        held: HeldClaims,
+        guard: GuardLink,
+        ends: Ends,
+        folder: WorkFolder,
+        surroundings: Surroundings,
+        host: str,
+        lease: Lease,
+        stager: Stager,
+        draining: Callable[[], bool],
+        on_staged: Callable[[ClaimedJob], None],
+        cache: PilotCache,
+        enough_time: Callable[[float | None], bool] = lambda _wall: True,
+        told_to_go: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(name=f"slot-{number}", daemon=True)
+        self._held = held
+        self._guard = guard
+        self._ends = ends
+        self._folder = folder
+        self._surroundings = surroundings
+        self._host = host
+        self._lease = lease
+        self._stager = stager
+        self._draining = draining
+        self._on_staged = on_staged
+        self._cache = cache
+        self._enough_time = enough_time
+        self._told_to_go = told_to_go
+        self._calls = WarmCalls(
+            held=held,
+            guard=guard,
+            folder=folder,
+            surroundings=surroundings,
+            host=host,
+            stager=stager,
+            draining=draining,
+            on_staged=on_staged,
+            cache=cache,
+        )
+
+    def run(self) -> None:
+        """Work until the pilot ends and the queue is empty."""
+        while True:
+            held = self._held.take()
+            if held is None:
+                self._calls.close()
+                return
+            if held.job.warm:
+                self._run_calls(held)
+                continue
+            self._calls.close()  # its memory is this job's now
+            try:
+                end = self._run(held)
+            except Exception as error:
+                log.exception("job %s could not be run", held.job.job)
+                end = make_end(held.job, Outcome(), reason="start-failed", host=self._host, words=repr(error))
+            self._hand_on([(held, end)])
+
+    def _hand_on(self, ended: list[tuple[Held, dict[str, Any]]]) -> None:
+        """Keep ends until they are delivered, and make room."""
+        for held, end in ended:
+            if held.staged:
+                end["staging"] = most_telling(held.staged)
+        try:
+            self._ends.put([end for _, end in ended])
+        except Exception:
+            log.exception("the ends of %d jobs could not be kept", len(ended))
+        self._held.release(*(held for held, _ in ended))
+        for held, end in ended:
+            if held.has_folder:
+                self._cache.release(held.claim)
+                self._clear(held, end)
+
+    def _clear(self, held: Held, end: dict[str, Any]) -> None:
+        """Take the working folder away. A job's end does not wait for it; when it fails, that is told after the end."""
+        try:
+            error = self._folder.clear(held.claim)
+            if error is not None:
+                log.warning("the working folder of job %s could not be cleared: %s", held.job.job, error)
+                self._ends.put([with_cleanup(end, error)])
+        except Exception:
+            log.exception("the working folder of job %s could not be cleared", held.job.job)
+
+    def reclaim(self) -> list[Held]:
+        """Claims to give back because they wait behind a long call."""
+        try:
+            return self._calls.reclaim()
+        except (OSError, ValueError):
+            return []  # its runner has just ended
+
+    def _run_calls(self, first: Held) -> None:
+        """Carry out a call, and with it those behind it in the queue that are as short as the last ones were."""
+        burst = [first, *self._held.take_like(first, runner_key)]
+        ended: list[tuple[Held, dict[str, Any]]] = []
+        delivered: set[str] = set()
+        since = time.monotonic()
+
+        def flush() -> None:
+            nonlocal since
+            if ended:
+                self._hand_on(ended)
+                ended.clear()
+            since = time.monotonic()
+
+        def deliver(held: Held, end: dict[str, Any]) -> None:
+            ended.append((held, end))
+            delivered.add(held.claim)
+            # Ends of very short calls go together; none waits for a long one.
+            if time.monotonic() - since > _GATHER:
+                flush()
+
+        try:
+            oldest = min(held.since for held in burst)
+            good = self._lease.wait_good(oldest, lambda: bool(first.stop_why) or self._draining())
+            if good or first.stop_why:
+                self._calls.run(burst, deliver, flush)
+        except Exception as error:
+            log.exception("calls could not be carried out")
+            self._calls.close()
+            for held in burst:
+                if held.claim not in delivered and not held.given_back:
+                    end = make_end(held.job, Outcome(), reason="start-failed", host=self._host, words=repr(error))
+                    deliver(held, end)
+        for held in burst:
+            if held.claim not in delivered and not held.given_back:
+                reason = unbegun(held.stop_why)
+                deliver(held, make_end(held.job, Outcome(), reason=reason, host=self._host))
+        flush()
+
+    def _run(self, held: Held) -> dict[str, Any]:
+        job = held.job
+        good = self._lease.wait_good(held.since, lambda: bool(held.stop_why) or self._draining())
+        if held.stop_why or not good:
+            reason = unbegun(held.stop_why)
+            return make_end(job, Outcome(), reason=reason, host=self._host)
+        try:
+            patterns = check_patterns(job.outputs)
+            name = safe_part(job.claim)
+            folder = self._folder.job_folder(name)
+            held.log_path = self._folder.log_path(name)
+            if "executors" in job.task:
+                job = held.job = replace(job, command=runner_command(job.task, folder, self._surroundings.apptainer))
+            payload = make_payload(job, folder, held.log_path, self._surroundings)
+            if job.inputs:
+                self._stage(held, folder)
+            if "executors" in job.task:
+                lay_out(job.task, folder, apptainer=self._surroundings.apptainer)
+            elif job.task:
+                return self._bring(held, folder)
+        except StoppedError:
+            reason = unbegun(held.stop_why)
+            return make_end(job, Outcome(), reason=reason, host=self._host)
+        except StagingError as error:
+            return make_end(job, Outcome(), host=self._host, **staging_facts(error))
+        except (BadClaimError, NoContainerError, OSError) as error:
+            return make_end(job, Outcome(), host=self._host, **start_facts(error))
+        if not self._enough_time(job.wall):
+            # It waited for others or for its inputs, and what is left is not enough for it any more.
+            return make_end(job, Outcome(), reason=unbegun(held.stop_why), host=self._host)
+        began = time.monotonic()
+        outcome = self._guard.run(payload, stop_why=lambda: held.stop_why)
+        log.debug("job %s attempt %d ended after %.3f s", job.job, job.attempt, time.monotonic() - began)
+        if job.task:
+            return self._judge_task(held, outcome, folder)
+        return self._judge(held, outcome, folder, patterns)
+
+    def _bring(self, held: Held, folder: str) -> dict[str, Any]:
+        """Bring the committed outputs of a task where its client wants them."""
+        job = held.job
+        try:
+            sent = self._stager.bring_outputs(held, folder)
+        except StoppedError:
+            return make_end(job, Outcome(), host=self._host, **stopped_facts(held.stop_why))
+        except (OutputFailedError, OSError) as error:
+            return make_end(job, Outcome(), host=self._host, **output_facts(error))
+        return {**make_end(job, Outcome(exit_code=0), reason="ok", host=self._host), "task": sent}
+
+    def _judge_task(self, held: Held, outcome: Outcome, folder: str) -> dict[str, Any]:
+        """The end of a task: with what became of its executors, and with what it made even if one of them failed."""
+        plan, report = held.job.task, read_report(folder)
+        end: dict[str, Any] = {}
+        try:
+            patterns = found_outputs(plan, folder, all_needed=outcome.exit_code == 0)
+            end = self._judge(held, outcome, folder, patterns)
+            if end["outcome"] == "fault" and end["reason"] in _OF_THE_TASK and patterns:
+                end["manifest"] = as_document(self._stager.commit(held, folder, patterns))
+        except OutputMissingError as error:
+            end = make_end(held.job, outcome, host=self._host, **output_facts(error))
+        except (OutputFailedError, StoppedError, OSError) as error:
+            log.warning("the outputs of the failed job %s could not be kept: %s", held.job.job, error)
+        end = end or self._judge(held, outcome, folder, [])
+        return {**end, "task": report} if report else end
+
+    def _stage(self, held: Held, folder: str) -> None:
+        """Bring the inputs; the job starts only when all are there."""
+        began = time.monotonic()
+        self._stager.bring(held, folder)
+        self._on_staged(held.job)
+        log.debug("job %s: %d inputs in %.3f s", held.job.job, len(held.job.inputs), time.monotonic() - began)
+
+    def _ended_with_us(self, outcome: Outcome) -> bool:
+        """Whether a payload died since this pilot is being ended: of a SIGKILL it does not live to say so."""
+        if not killed_from_outside(outcome) and outcome.stopped_for != GUARD_LOST:
+            return False
+        over = time.monotonic() + _AFTERMATH
+        while not self._told_to_go() and time.monotonic() < over:
+            time.sleep(0.05)
+        return self._told_to_go()
+
+    def _judge(self, held: Held, outcome: Outcome, folder: str, patterns: list[str]) -> dict[str, Any]:
+        job = held.job
+        if outcome.start_error:
+            return make_end(
+                job,
+                outcome,
+                reason="start-failed",
+                host=self._host,
+                words=outcome.start_error,
+                stage=EXECUTING,
+                error=outcome.start_symbol,
+                file=outcome.start_part,
+            )
+        if outcome.stopped_for in STOPPED:
+            reason, error = STOPPED[outcome.stopped_for], WENT_FOR.get(outcome.stopped_for, "")
+            return make_end(job, outcome, reason=reason, host=self._host, error=error)
+        if self._ended_with_us(outcome):
+            return make_end(job, outcome, reason="pilot-stopped", host=self._host, error=WENT_FOR[TOLD_TO_STOP])
+        if outcome.signal is not None or outcome.stopped_for:
+            # Also one that answers SIGTERM with a good exit code: it was stopped half way.
+            return make_end(job, outcome, reason="signal", host=self._host)
+        if outcome.exit_code != 0:
+            return make_end(job, outcome, reason="exit", host=self._host)
+        if not patterns:
+            return make_end(job, outcome, reason="ok", host=self._host)
+        try:
+            manifest = self._stager.commit(held, folder, patterns)
+        except StoppedError:
+            return make_end(job, outcome, host=self._host, **stopped_facts(held.stop_why))
+        except (OutputMissingError, OutputFailedError, BadClaimError, OSError) as error:
+            return make_end(job, outcome, host=self._host, **output_facts(error))
+        self._cache.offer(job, folder, manifest)
+        return make_end(job, outcome, reason="ok", host=self._host, manifest=as_document(manifest))

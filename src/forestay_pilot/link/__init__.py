@@ -1,0 +1,1 @@
+"""The connection to the servers: identity, heartbeats, channel, lease, held claims."""

@@ -1,0 +1,43 @@
+"""Tells the servers that this machine is not fit to run jobs, before the pilot ends."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+from forestay_pilot.link.server_link import LinkError, RefusedError, ServerLink, ServerRing
+
+if TYPE_CHECKING:
+    from forestay_pilot.link.environment import Finding
+
+log = logging.getLogger("forestay_pilot")
+
+_TRIES = 4
+_CALL_SECONDS = 6.0
+
+
+def announce(ring: ServerRing, token: str, told: dict[str, Any], findings: list[Finding]) -> bool:
+    """Say which checks failed; whether a server has heard it."""
+    body = {
+        **told,
+        "nonce": secrets.token_hex(16),  # a repeat says nothing new
+        "findings": [{"check": one.check, "words": one.words} for one in findings],
+    }
+    link = ServerLink(ring)
+    try:
+        for place in range(_TRIES):
+            try:
+                link.call("POST", "/v1/pilots/failed-checks", body, token=token, timeout=_CALL_SECONDS)
+            except RefusedError as refusal:
+                log.warning("the servers do not want to hear of it: %s", refusal)
+                return False
+            except LinkError as error:
+                log.info("no server has heard of it: %s", error)
+                time.sleep(0.2 * 2**place)
+            else:
+                return True
+    finally:
+        link.close()
+    return False

@@ -1,0 +1,241 @@
+"""What a pilot looks at before it registers: a machine that cannot run jobs must not be given any.
+
+Each check gives the words of what is wrong, or nothing. All are made, so that an operator sees everything that is wrong at once. A
+site adds its own as programs (``--check``), which say what is wrong by a bad exit code and their last words.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Callable
+
+from forestay_pilot.clock import steady
+from forestay_pilot.link.server_link import NETWORK_ERRORS, Server, ServerRing
+from forestay_pilot.process.control_group import usable_memory
+from forestay_pilot.process.control_leaf import check_parent
+from forestay_pilot.process.payload import clean_variables
+from forestay_pilot.process.process_end import wait_and_end
+
+log = logging.getLogger("forestay_pilot")
+
+_OLDEST_PYTHON = (3, 9)
+_LEAST_MEMORY = 64 << 20
+_PROBE = b"forestay\n" * 512
+_WORDS = 500
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pilot is about to work."""
+
+    ring: ServerRing
+    work: str
+    outputs: str
+    memory: int | None = None  # what it was told to offer; nothing: what there is
+    space: int = 64 << 20  # bytes that must be free in the work folder
+    needs: list[str] = field(default_factory=list)  # programs that jobs of this site count on
+    scripts: list[str] = field(default_factory=list)
+    script_seconds: float = 60.0
+    skew: float = 300.0
+    server_wait: float = 120.0
+    cgroup: str = ""  # the control group that was named for payloads
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A check that failed."""
+
+    check: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.words}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing to look at."""
+
+    name: str
+    look: Callable[[Place], str]  # what is wrong; empty when nothing is
+
+
+def look_around(place: Place, checks: tuple[Check, ...] | None = None) -> list[Finding]:
+    """Make every check; gives those that failed. A check that breaks has failed."""
+    found = []
+    for check in CHECKS if checks is None else checks:
+        try:
+            words = check.look(place)
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"
+        log.debug("check %s: %s", check.name, words or "good")
+        if words:
+            found.append(Finding(check.name, "".join(one if one.isprintable() else " " for one in words)[:_WORDS]))
+    return found
+
+
+def _python(_place: Place) -> str:
+    if sys.version_info < _OLDEST_PYTHON:
+        return f"Python 3.9 or newer is needed; this is {platform.python_version()}"
+    return "" if sys.platform == "linux" else f"a pilot needs Linux; this is {sys.platform}"
+
+
+def _work_folder(place: Place) -> str:
+    wrong = _not_writable(place.work)
+    if not wrong and os.stat(place.work).st_uid != os.getuid():
+        return f"{place.work} belongs to someone else"
+    return wrong
+
+
+def _work_space(place: Place) -> str:
+    try:
+        room = os.statvfs(place.work)
+    except OSError:
+        return ""  # said by another check
+    free = room.f_bavail * room.f_frsize
+    if free < place.space:
+        return f"{free >> 20} MiB are free in {place.work}, {place.space >> 20} are needed"
+    if room.f_files and not room.f_favail:
+        return f"no more files can be made in {place.work}: its file system has no inodes left"
+    return ""
+
+
+def _outputs(place: Place) -> str:
+    return _not_writable(place.outputs)
+
+
+def _scratch(_place: Place) -> str:
+    """Programs of all kinds write there without being told."""
+    try:
+        return _not_writable(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        return str(error)
+
+
+def _not_writable(path: str) -> str:
+    """Make a folder, write a file there and read it back."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as probe:
+            probe.write(_PROBE)
+            probe.flush()
+            os.fsync(probe.fileno())
+            probe.seek(0)
+            if probe.read() != _PROBE:
+                return f"what was written in {path} cannot be read back"
+    except OSError as error:
+        return f"{path} cannot be written: {error.strerror or error}"
+    return ""
+
+
+def _memory(place: Place) -> str:
+    most = usable_memory()
+    if most < _LEAST_MEMORY:
+        return f"the batch system allows {most >> 20} MiB of memory, and {_LEAST_MEMORY >> 20} are needed"
+    if place.memory is not None and place.memory > most:
+        return f"jobs were to have {place.memory >> 20} MiB of memory, and there are {most >> 20}"
+    return ""
+
+
+def _cgroup(place: Place) -> str:
+    return check_parent(place.cgroup) if place.cgroup else ""
+
+
+def _commands(place: Place) -> str:
+    missing = [name for name in place.needs if shutil.which(name) is None]
+    return f"not on the PATH: {', '.join(missing)}" if missing else ""
+
+
+def _scripts(place: Place) -> str:
+    wrong = []
+    for path in place.scripts:
+        words = _run_script(path, place)
+        if words:
+            wrong.append(f"{os.path.basename(path)} {words}")
+    return "; ".join(wrong)
+
+
+def _run_script(path: str, place: Place) -> str:
+    """What a site's own check says; it sees neither the pilot's variables nor its open files."""
+    with tempfile.TemporaryFile() as said:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the operator's own program
+                [os.path.abspath(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                cwd=place.work,
+                env={**clean_variables(), "FORESTAY_WORK": place.work, "FORESTAY_OUTPUT_FOLDER": place.outputs},
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"cannot be run: {error.strerror or error}"
+        code = wait_and_end(process, place.script_seconds)
+        if code is None:
+            return f"did not end within {place.script_seconds:g} s"
+        if code == 0:
+            return ""
+        said.seek(max(0, said.seek(0, os.SEEK_END) - 4096))
+        lines = said.read().decode(errors="replace").strip().splitlines()
+        last = lines[-1][:_WORDS] if lines else "it said nothing"
+        return f"gave {code}: {last}"
+
+
+def _server(place: Place) -> str:
+    """A server answers, and its clock and this machine's agree: addresses that are signed for a time need that."""
+    give_up = steady() + place.server_wait
+    pause = 0.2
+    while True:
+        words = ""
+        for server in place.ring.order():
+            try:
+                apart = _clock_apart(place.ring, server)
+            except (*NETWORK_ERRORS, ValueError) as error:
+                words = f"{server} does not answer: {error or type(error).__name__}"
+                continue
+            if abs(apart) > place.skew:
+                return f"this machine's clock is {apart:+.0f} s off that of {server}"
+            return ""
+        if steady() + pause > give_up:
+            return words
+        time.sleep(pause)
+        pause = min(5.0, pause * 2)
+
+
+def _clock_apart(ring: ServerRing, server: Server) -> float:
+    """Seconds that this machine's clock is ahead of a server's, as far as an answer's date tells."""
+    connection = ring.connect(server, 5.0)
+    try:
+        connection.request("GET", f"{server.prefix}/v1/status", headers={"Accept": "application/json"})
+        response = connection.getresponse()
+        response.read(4096)
+        if response.status >= 500:
+            raise ValueError(f"it answers {response.status}")
+        date = response.getheader("Date")
+        return 0.0 if date is None else time.time() - parsedate_to_datetime(date).timestamp()
+    finally:
+        connection.close()
+
+
+CHECKS = (
+    Check("python", _python),
+    Check("work-folder", _work_folder),
+    Check("work-space", _work_space),
+    Check("scratch", _scratch),
+    Check("outputs", _outputs),
+    Check("memory", _memory),
+    Check("cgroup", _cgroup),
+    Check("commands", _commands),
+    Check("site-check", _scripts),
+    Check("server", _server),
+)
+"""In the order in which they are made. The server comes last: it may be waited for."""

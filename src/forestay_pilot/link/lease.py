@@ -1,0 +1,50 @@
+"""The pilot's lease: until when the servers surely leave its claims alone."""
+
+from __future__ import annotations
+
+import threading
+from typing import Callable
+
+from forestay_pilot.clock import steady
+
+
+class Lease:
+    """Runs from the *sending* of the last beat that was acknowledged, on the steady clock."""
+
+    def __init__(self, until: float, on_change: Callable[[float], None]) -> None:
+        self._changed = threading.Condition()
+        self._until = until
+        self._unbroken_since = steady()
+        self._on_change = on_change
+        on_change(until)
+
+    @property
+    def until(self) -> float:
+        """When it passes, if no further beat is acknowledged."""
+        return self._until
+
+    def good(self) -> bool:
+        """Whether it has not passed."""
+        return steady() < self._until
+
+    def extend(self, until: float) -> None:
+        """A beat was acknowledged."""
+        with self._changed:
+            if not self.good():
+                self._unbroken_since = steady()
+            self._until = until
+            self._changed.notify_all()
+        self._on_change(until)
+
+    def wait_good(self, since: float, give_up: Callable[[], bool]) -> bool:
+        """Wait until the lease is good; false when given up, and for what is held since before it was last lost.
+
+        What was claimed but not begun when the lease passed may be someone else's by now, and may have ended there: no
+        later beat makes that claim good again.
+        """
+        with self._changed:
+            while not self.good():
+                if give_up():
+                    return False
+                self._changed.wait(0.2)
+            return since >= self._unbroken_since

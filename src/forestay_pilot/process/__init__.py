@@ -1,0 +1,1 @@
+"""Payloads as processes: guarded, limited, ended."""

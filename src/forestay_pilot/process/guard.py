@@ -1,0 +1,343 @@
+"""The guard: a small process that starts, watches and ends the payloads of one pilot.
+
+It is a process of its own for four reasons. It never holds the token, so no fork of it can show one. It has
+one thread, so forking is safe, and "die with the parent" (which Linux ties to the *thread* that forked)
+means what it says. It sees the pilot's death as the end of a socket and kills every payload with all its
+descendants at once. And when the pilot is stopped or starved it still keeps wall limits and the leases of
+payloads with external effects.
+
+Requests come as lines of JSON: ``start``, ``stop``, ``lease``, and ``limit``, which sets the wall limit of a payload anew. Answers go the same way: ``ready``, ``started``, ``end``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from forestay_pilot.clock import steady
+from forestay_pilot.process import libc
+from forestay_pilot.process.control_leaf import make_leaf
+from forestay_pilot.process.guard_run import FAULT_TAIL_BYTES, TAIL_BYTES, Run
+from forestay_pilot.process.kernel_kills import oom_kills
+from forestay_pilot.process.payload_start import become_payload, start_error
+from forestay_pilot.process.process_tree import children_of, claim_of
+
+_READ = 65536
+_LEASE_GRACE = 2.0  # a server frees an orphan no sooner than ten seconds after its lease
+_NAP = 1.0
+_LINGER = 5.0  # how long an end waits for killed members of its group to be gone
+
+
+def _send_signal(run: Run, number: int) -> None:
+    """Signal a payload's group, or the payload alone while it has not made its group yet."""
+    try:
+        os.killpg(run.pid, number)
+    except ProcessLookupError:
+        with contextlib.suppress(OSError):
+            os.kill(run.pid, number)
+    except OSError:
+        pass
+
+
+def _disk_left(folder: str) -> int | None:
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return None
+    return room.f_bavail * room.f_frsize
+
+
+class Guard:
+    """The loop over requests, outputs, deaths and deadlines."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._inbox = b""
+        self._outbox = bytearray()
+        self._runs: dict[int, Run] = {}  # by process id, until the end is told
+        self._lease_until: float | None = None
+        self._selector = selectors.DefaultSelector()
+        self._alive = True
+        self._pid = os.getpid()
+
+    def run(self) -> None:
+        """Serve until the pilot closes the socket or dies, then leave no payload behind."""
+        wake_read, wake_write = os.pipe()
+        for descriptor in (wake_read, wake_write):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._link.settimeout(0)
+        self._selector.register(self._link, selectors.EVENT_READ, self._on_link)
+        self._selector.register(wake_read, selectors.EVENT_READ, lambda _: self._on_deaths(wake_read))
+        self._tell({"event": "ready"})
+        while self._alive:
+            for key, mask in self._selector.select(self._until_next()):
+                key.data(mask)
+            self._keep_deadlines()
+        self._leave_nothing()
+
+    def _on_link(self, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._flush()
+        if not mask & selectors.EVENT_READ:
+            return
+        try:
+            data = self._link.recv(1 << 20)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._alive = False
+            return
+        *lines, self._inbox = (self._inbox + data).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line))
+
+    def _obey(self, request: dict[str, Any]) -> None:
+        if request["do"] == "start":
+            self._start(request)
+        elif request["do"] == "lease":
+            self._keep_deadlines()  # a lease that had passed is not made good by the next one
+            self._lease_until = request["until"]
+        elif request["do"] == "limit":
+            for run in self._runs.values():
+                if run.claim == request["claim"]:
+                    run.wall_until = None if request["wall"] is None else steady() + request["wall"]
+        elif request["do"] == "stop":
+            for run in self._runs.values():
+                if run.claim == request["claim"]:
+                    self._stop(run, request["why"], run.grace)
+
+    def _start(self, request: dict[str, Any]) -> None:
+        pipes: list[int] = []
+        leaf = make_leaf(request["group"], memory=request["memory"])
+        try:
+            pipes += os.pipe()
+            pipes += os.pipe()
+            pid = os.fork()
+        except OSError as error:
+            for descriptor in pipes:
+                os.close(descriptor)
+            if leaf is not None:
+                leaf.remove()
+            self._tell({"event": "end", "claim": request["claim"], **start_error(error, "process")})
+            return
+        output, output_in, exec_error, exec_error_in = pipes
+        if pid == 0:
+            become_payload(request, self._pid, output_in, exec_error_in, leaf)
+        os.close(output_in)
+        os.close(exec_error_in)
+        os.set_blocking(output, False)
+        run = self._runs[pid] = Run(request, pid, output, exec_error, leaf)
+        self._selector.register(output, selectors.EVENT_READ, lambda _: self._on_output(run))
+        self._tell({"event": "started", "claim": run.claim, "pid": pid})
+
+    def _on_output(self, run: Run) -> bool:
+        """Take what the payload has written; false when there is no more for now."""
+        if run.output < 0:
+            return False  # its end was dealt with earlier in the same round
+        try:
+            data = os.read(run.output, _READ)
+        except BlockingIOError:
+            return False
+        if data:
+            run.keep(data)
+            return True
+        self._selector.unregister(run.output)
+        os.close(run.output)
+        run.output = -1
+        return False
+
+    def _on_deaths(self, wake: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(wake, _READ)
+        stray_died = False
+        while True:
+            try:
+                seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                break
+            if seen is None:
+                break
+            run = self._runs.get(seen.si_pid)
+            if run is None or run.end is not None:
+                os.waitpid(seen.si_pid, 0)
+                stray_died = True
+            else:
+                self._on_leader_death(run)
+        if stray_died:
+            self._sweep()
+        for run in [run for run in self._runs.values() if run.end is not None]:
+            self._finish_if_gone(run)
+
+    def _on_leader_death(self, run: Run) -> None:
+        # The leader is still a zombie here, so its group's number cannot belong to anyone else.
+        with contextlib.suppress(OSError):
+            os.killpg(run.pid, signal.SIGKILL)
+        _, status, usage = os.wait4(run.pid, 0)
+        wall = steady() - run.began
+        for _ in range(64):
+            if not self._on_output(run):
+                break
+        killed = os.WIFSIGNALED(status)
+        run.end = {
+            "event": "end",
+            "claim": run.claim,
+            "exit_code": None if killed else os.WEXITSTATUS(status),
+            "signal": os.WTERMSIG(status) if killed else None,
+            "started": run.started,
+            "wall": wall,
+            "cpu": usage.ru_utime + usage.ru_stime,
+            "peak_memory": usage.ru_maxrss * 1024,
+        }
+        said = os.read(run.exec_error, 4096)
+        if said:
+            run.end.update(json.loads(said))
+        if run.leaf is not None:
+            run.end["peak_memory"] = run.leaf.peak() or run.end["peak_memory"]
+        if status:
+            run.end["disk_left"] = _disk_left(run.folder)
+            run.end["oom_kills"] = self._oom_kills(run, killed=killed and os.WTERMSIG(status) == signal.SIGKILL)
+        run.linger_until = steady() + _LINGER
+        self._sweep()
+
+    def _oom_kills(self, run: Run, *, killed: bool) -> int | None:
+        """The kernel's kills while it ran. Without a group of its own they may be a neighbour's, unless it was alone or was
+        killed itself."""
+        if run.leaf is not None:
+            return run.leaf.oom_kills()
+        count = oom_kills()
+        if count is None or run.oom_kills is None or not (killed or len(self._runs) == 1):
+            return None
+        return max(0, count - run.oom_kills)
+
+    def _finish_if_gone(self, run: Run) -> None:
+        """Tell the end once nothing of the payload can still write, or after a bounded wait."""
+        with contextlib.suppress(OSError):
+            os.killpg(run.pid, signal.SIGKILL)
+            if steady() < run.linger_until:
+                return
+        if run.leaf is not None and not run.leaf.remove() and steady() < run.linger_until:
+            return  # something that left the session is still in the group; it has just been killed
+        assert run.end is not None  # noqa: S101
+        if run.output >= 0:
+            self._selector.unregister(run.output)
+        run.end["stopped_for"] = run.stopped_for
+        well = run.end["exit_code"] == 0 and not run.stopped_for
+        run.end["log_tail"] = bytes(run.tail[-(TAIL_BYTES if well else FAULT_TAIL_BYTES) :]).decode(errors="replace")
+        run.end["log_bytes"] = run.log_bytes
+        run.close()
+        del self._runs[run.pid]
+        self._tell(run.end)
+
+    def _sweep(self) -> None:
+        """Kill processes that left their payload's session and outlived it."""
+        strays = [pid for pid in children_of(self._pid) if pid not in self._runs]
+        if not strays:
+            return
+        live = {run.claim for run in self._runs.values() if run.end is None}
+        for pid in strays:
+            claim = claim_of(pid)
+            if claim not in live and (claim or not live):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _stop(self, run: Run, why: str, grace: float) -> None:
+        if run.end is not None or run.kill_at is not None:
+            return
+        run.stopped_for = why
+        run.kill_at = steady() + grace
+        run.note(f"stopped: {why}")
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            _send_signal(run, number)
+
+    def _deadlines(self, run: Run) -> list[float]:
+        if run.end is not None:
+            return [min(run.linger_until, steady() + 0.02)]
+        if run.kill_at is not None:
+            return [run.kill_at]
+        found = [] if run.wall_until is None else [run.wall_until]
+        if run.external and self._lease_until is not None:
+            found.append(self._lease_until)
+        return found
+
+    def _until_next(self) -> float | None:
+        times = [at for run in self._runs.values() for at in self._deadlines(run)]
+        if not times:
+            return None
+        # A wait stands still while the host sleeps, and a deadline does not: nothing is waited for longer than this.
+        return min(_NAP, max(0.0, min(times) - steady()))
+
+    def _keep_deadlines(self) -> None:
+        now = steady()
+        for run in list(self._runs.values()):
+            if run.end is not None:
+                self._finish_if_gone(run)
+            elif run.kill_at is not None:
+                if now >= run.kill_at:
+                    run.kill_at = now + 1.0
+                    _send_signal(run, signal.SIGKILL)
+            elif run.wall_until is not None and now >= run.wall_until:
+                self._stop(run, "wall-limit", run.grace)
+            elif run.external and self._lease_until is not None and now >= self._lease_until:
+                self._stop(run, "lease-lost", min(run.grace, _LEASE_GRACE))
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        self._outbox += json.dumps(event).encode() + b"\n"
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send without ever waiting: a stopped pilot must not stop the guard."""
+        try:
+            while self._outbox:
+                del self._outbox[: self._link.send(self._outbox)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._alive = False
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox else 0)
+        if self._selector.get_key(self._link).events != events:
+            self._selector.modify(self._link, events, self._on_link)
+
+    def _leave_nothing(self) -> None:
+        for run in self._runs.values():
+            with contextlib.suppress(OSError):
+                os.killpg(run.pid, signal.SIGKILL)
+            if run.leaf is not None:
+                run.leaf.kill()
+        give_up = steady() + 2 * _LINGER
+        while steady() < give_up:
+            for pid in children_of(self._pid):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            try:
+                # Each death may hand its children to the guard; they are next.
+                if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                    time.sleep(0.005)
+            except ChildProcessError:
+                break
+        for run in self._runs.values():
+            if run.leaf is not None:
+                run.leaf.remove()
+
+
+def main() -> None:
+    """Serve on the socket whose number is the last argument."""
+    # Blocked, not ignored: a batch system's signals to all are the pilot's business, and a payload that is stopped
+    # before it has begun must still find the signal.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+    libc.forbid_dumps()
+    libc.adopt_orphans()
+    link = socket.socket(fileno=int(sys.argv[-1]))
+    link.set_inheritable(False)
+    Guard(link).run()

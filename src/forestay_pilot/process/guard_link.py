@@ -1,0 +1,229 @@
+"""The pilot's end of the socket to its guard.
+
+A guard that dies takes its payloads with it; the pilot reports them and starts another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict
+from typing import Any, Callable
+
+from forestay_pilot.clock import steady
+from forestay_pilot.process.payload import Outcome, Payload
+from forestay_pilot.process.process_tree import children_of, claim_of, is_changing
+
+log = logging.getLogger("forestay_pilot")
+
+# The guard must find this package also when it lies in a zip file, and nothing else from outside.
+_ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from forestay_pilot.process.guard import main; main()"
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+NO_GUARD = "no-guard"
+GUARD_LOST = "guard-lost"
+_TURN = 0.02
+_TURNS = 500  # in all ten seconds for a guard to come
+
+
+class Waiting:
+    """A payload that the guard has, until it tells the end."""
+
+    def __init__(self, *, external: bool, on_done: Callable[[], None] = lambda: None) -> None:
+        self.external = external
+        self.done = threading.Event()
+        self.pid = 0
+        self.outcome: Outcome | None = None
+        self._on_done = on_done
+
+    def end(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.done.set()
+        self._on_done()
+
+
+class GuardLink:
+    """Runs payloads through the guard; one call a slot, any number at once."""
+
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        self._on_lost = on_lost  # called when no guard can be had: this pilot can run nothing
+        self._lock = threading.Lock()
+        self._waiting: dict[str, Waiting] = {}
+        self._lease_until: float | None = None
+        self._closing = False
+        self._ready = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._reader: threading.Thread | None = None
+        with self._lock:
+            self._launch()
+        # In short waits, here and in `start`: a pilot that was itself stopped meanwhile has not waited.
+        if not any(self._ready.wait(_TURN) for _ in range(_TURNS)):
+            self.close()
+            raise OSError("the guard of payloads does not start on this machine")
+
+    def run(self, payload: Payload, *, stop_why: Callable[[], str]) -> Outcome:
+        """Run a payload to its end.
+
+        ``stop_why`` is asked once the guard has the payload: a stop that was ordered a moment before could
+        not reach the guard, since there was nothing to stop yet.
+        """
+        waiting = Waiting(external=payload.external)
+        if not self.start(payload, waiting):
+            return Outcome(stopped_for=NO_GUARD)
+        why = stop_why()
+        if why:
+            self.stop(payload.claim, why)
+        waiting.done.wait()
+        return waiting.outcome or Outcome(start_error="the guard gave no outcome")
+
+    def start(self, payload: Payload, waiting: Waiting) -> bool:
+        """Hand a payload to the guard; false when there is none to be had."""
+        for _ in range(_TURNS):
+            if self._begin(payload, waiting):
+                return True
+            if self._closing:
+                break
+            time.sleep(_TURN)
+        self._on_lost()
+        return False
+
+    def _begin(self, payload: Payload, waiting: Waiting) -> bool:
+        """Hand a payload to the guard; false when there is none just now, and then it has surely not begun."""
+        with self._lock:
+            try:
+                if self._socket is None and not self._closing:
+                    self._launch()
+                if not self._ready.is_set():
+                    return False
+                self._waiting[payload.claim] = waiting
+                if payload.external:
+                    self._send({"do": "lease", "until": self._lease_until})
+                self._send({"do": "start", **asdict(payload)})
+            except OSError as error:
+                log.warning("the guard cannot be reached: %s", error)
+                self._waiting.pop(payload.claim, None)
+                return False
+            return True
+
+    def stop(self, claim: str, why: str) -> None:
+        """Ask for a payload's end: SIGTERM to its group, after its grace SIGKILL."""
+        with self._lock, contextlib.suppress(OSError):
+            self._send({"do": "stop", "claim": claim, "why": why})
+
+    def limit(self, claim: str, wall: float | None) -> None:
+        """Set the wall limit of a payload anew, from now on."""
+        with self._lock, contextlib.suppress(OSError):
+            self._send({"do": "limit", "claim": claim, "wall": wall})
+
+    def extend_lease(self, until: float) -> None:
+        """Tell until when (on the steady clock) payloads with external effects may run."""
+        with self._lock, contextlib.suppress(OSError):
+            self._lease_until = until
+            if any(waiting.external for waiting in self._waiting.values()):
+                self._send({"do": "lease", "until": until})
+
+    def close(self) -> None:
+        """End the guard, and with it whatever still runs."""
+        with self._lock:
+            self._closing = True
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+        if self._reader is not None:
+            self._reader.join(15)
+
+    def _send(self, request: dict[str, Any]) -> None:
+        if self._socket is None:
+            raise OSError("there is no guard")
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
+
+    def _launch(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - this very program, no word from outside
+                [sys.executable, "-I", "-S", "-c", _ENTRY, _ROOT, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={},
+                start_new_session=True,
+            )
+        self._socket = ours
+        self._ready.clear()
+        self._reader = threading.Thread(target=self._read, args=(ours, self._process), name="guard-link", daemon=True)
+        self._reader.start()
+
+    def _read(self, link: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        with link.makefile("rb") as lines, contextlib.suppress(OSError):
+            for line in lines:
+                try:
+                    self._hear(json.loads(line))
+                except Exception:
+                    log.exception("the guard said something not understood")
+        link.close()
+        self._after_death(process)
+
+    def _hear(self, event: dict[str, Any]) -> None:
+        kind = event.pop("event")
+        if kind == "ready":
+            self._ready.set()
+            return
+        claim = event.pop("claim")
+        with self._lock:
+            waiting = self._waiting.get(claim)
+            if waiting is None:
+                return
+            if kind == "started":
+                waiting.pid = event["pid"]
+                return
+            del self._waiting[claim]
+        waiting.end(Outcome(**event))
+
+    def _after_death(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        with self._lock:
+            orphaned, self._waiting = self._waiting, {}
+            self._socket = None
+            self._ready.clear()
+            for waiting in orphaned.values():
+                if waiting.pid:
+                    with contextlib.suppress(OSError):
+                        os.killpg(waiting.pid, signal.SIGKILL)
+            self._end_orphans()
+        if not self._closing:
+            log.error("the guard died (%s); the next payload gets another", process.returncode)
+        for waiting in orphaned.values():
+            waiting.end(
+                Outcome(
+                    signal=int(signal.SIGKILL),
+                    stopped_for=GUARD_LOST,
+                    log_tail="[pilot: the guard of this payload died, and the payload with it]",
+                )
+            )
+
+    @staticmethod
+    def _end_orphans() -> None:
+        """Kill and reap what a dead guard left to the pilot; each death may hand over further children."""
+        give_up = steady() + 5.0
+        while steady() < give_up:
+            children = children_of(os.getpid())
+            orphans = [pid for pid in children if claim_of(pid)]
+            for pid in orphans:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            if not orphans and not any(map(is_changing, children)):
+                return
+            time.sleep(0.01)

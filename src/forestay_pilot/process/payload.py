@@ -1,0 +1,246 @@
+"""What a claim asks to be run, and how the run ended.
+
+A payload's environment is built from nothing: the specification's own variables, ``PATH`` and ``HOME``, and
+the ``FORESTAY_`` ones. Nothing of the pilot's environment passes, so its token cannot.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from forestay_pilot.process.container import in_container
+from forestay_pilot.process.control_leaf import leaf_of
+
+LOG_CAP = 64 * 1024 * 1024
+
+_PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+_NOT_IN_A_NAME = re.compile(r"[^A-Z0-9_]")
+_SAFE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,199}")
+
+
+class BadClaimError(Exception):
+    """The claim cannot be run as it is written."""
+
+
+class NoContainerError(Exception):
+    """The claim wants a container, and this machine cannot run any."""
+
+
+@dataclass(frozen=True)
+class ClaimedJob:
+    """One claim as the server gave it."""
+
+    job: str
+    generation: int
+    attempt: int
+    claim: str
+    tenant: str
+    name: str
+    index: int | None
+    parameters: dict[str, Any]
+    resources: dict[str, Any]
+    command: list[Any]
+    environment: dict[str, Any]
+    outputs: list[Any]
+    external: bool
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    sequential: bool = False  # whether inputs are brought one after the other
+    owner: str = ""
+    outputs_to: dict[str, Any] = field(
+        default_factory=dict
+    )  # the storage element for outputs, if not the pilot's folder
+    warm: bool = False  # a call of a function, for a runner that is kept
+    free: int = 0  # bytes of the disk that are made free first: there was no room the last time
+    container: str = ""  # the image that its command runs in; empty for none
+    task: dict[str, Any] = field(
+        default_factory=dict
+    )  # of a task: its executors, or the outputs that are to be brought
+
+    @property
+    def fence(self) -> str:
+        """The fencing token a receiver of effects may compare: generation, then attempt."""
+        return f"{self.generation}.{self.attempt}"
+
+    @property
+    def memory(self) -> int:
+        """The bytes of memory that it asked for; 0 when it did not say."""
+        amount = self.resources.get("memory")
+        return math.ceil(amount) if isinstance(amount, (int, float)) and amount > 0 else 0
+
+    @property
+    def wall(self) -> float | None:
+        """The wall limit in seconds, if there is one."""
+        wall = self.resources.get("wall")
+        return float(wall) if isinstance(wall, (int, float)) and wall > 0 else None
+
+
+def _record(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _sequence(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def read_claim(document: dict[str, Any]) -> ClaimedJob:
+    """Read a claim; only the parts that name it must be there, so that any bad one can still be ended."""
+    specification = _record(document.get("specification"))
+    index = document.get("index")
+    try:
+        return ClaimedJob(
+            job=str(document["job"]),
+            generation=int(document["generation"]),
+            attempt=int(document["attempt"]),
+            claim=safe_part(str(document["claim"])),
+            tenant=str(document.get("tenant") or ""),
+            name=str(document.get("name") or ""),
+            index=index if isinstance(index, int) else None,
+            parameters=_record(document.get("parameters")),
+            resources={**_record(specification.get("resources")), **_record(document.get("resources"))},
+            command=_sequence(specification.get("command")),
+            environment=_record(specification.get("environment")),
+            outputs=_sequence(specification.get("outputs")),
+            external=specification.get("effects") == "external",
+            inputs=[one for one in _sequence(document.get("inputs")) if isinstance(one, dict)],
+            sequential=specification.get("staging") == "sequential",
+            owner=str(document.get("owner") or ""),
+            outputs_to=_record(document.get("outputs_to")),
+            warm=specification.get("runner") == "warm",
+            free=int(document.get("free") or 0),
+            container=str(specification.get("container") or ""),
+            task=_record(document.get("task")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadClaimError(f"a claim without a usable name: {error!r}") from error
+
+
+@dataclass(frozen=True)
+class Payload:
+    """One process to run, in the words of the guard."""
+
+    claim: str
+    argv: list[str]
+    environment: dict[str, str]
+    folder: str
+    log: str
+    wall: float | None
+    grace: float
+    external: bool
+    log_cap: int = LOG_CAP
+    stdin: str = ""  # the file it reads from; nothing unless named
+    stdout: str = ""  # the file its output goes to instead of the log
+    group: str = ""  # the control group to make for it; none unless named
+    memory: int = 0  # the bytes that it is kept to in its group; no limit when 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a payload ended, as the guard saw it."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    started: float = 0.0
+    wall: float = 0.0
+    cpu: float = 0.0
+    peak_memory: int = 0
+    oom_kills: int | None = None  # the kernel's kills for memory while it ran; nothing if it cannot be known
+    disk_left: int | None = None  # where it ran, when it failed
+    log_tail: str = ""
+    log_bytes: int = 0
+    stopped_for: str = ""  # why the pilot stopped it; empty when it ended by itself
+    start_error: str = ""
+    start_symbol: str = ""  # the same as the system calls it
+    start_part: str = ""  # what was at fault: the working folder or the program
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What payloads of this pilot have in common."""
+
+    grace: float = 10.0
+    log_cap: int = LOG_CAP
+    groups: str = ""  # the control group under which each payload gets one of its own; empty for none
+    apptainer: str = ""  # the program that runs containers here; empty for none
+    inherited: dict[str, str] = field(default_factory=lambda: clean_variables())
+
+
+def clean_variables() -> dict[str, str]:
+    """What of the pilot's environment may pass to others."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": os.environ.get("HOME", "/")}
+
+
+def as_text(value: object) -> str:
+    """A parameter as one word: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def fill_in(word: str, job: ClaimedJob) -> str:
+    """Replace ``{name}`` and ``{index}``; braces that name no parameter stay, for ``awk`` and its like."""
+
+    def value(place: re.Match[str]) -> str:
+        name = place.group(1)
+        if name == "index" and job.index is not None:
+            return str(job.index)
+        return as_text(job.parameters[name]) if name in job.parameters else place.group(0)
+
+    return _PLACE.sub(value, word)
+
+
+def _environment(job: ClaimedJob, folder: str, surroundings: Surroundings) -> dict[str, str]:
+    environment = dict(surroundings.inherited)
+    environment.update({str(name): as_text(value) for name, value in job.environment.items()})
+    for name, value in job.parameters.items():
+        environment["FORESTAY_PARAM_" + _NOT_IN_A_NAME.sub("_", str(name).upper())] = as_text(value)
+    environment.update(
+        FORESTAY_JOB=job.job,
+        FORESTAY_ATTEMPT=str(job.attempt),
+        FORESTAY_FENCE=job.fence,
+        FORESTAY_CLAIM=job.claim,
+        FORESTAY_INDEX="" if job.index is None else str(job.index),
+        FORESTAY_OUTPUTS=folder,
+    )
+    for name, value in environment.items():
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            raise BadClaimError(f"the environment variable {name!r} cannot be set")
+    return environment
+
+
+def make_payload(job: ClaimedJob, folder: str, log: str, surroundings: Surroundings) -> Payload:
+    """The process that a claim asks for; raises BadClaimError when there is none."""
+    if not job.command or not all(isinstance(word, str) for word in job.command):
+        raise BadClaimError("the command is not a list of words")
+    argv = [fill_in(word, job) for word in job.command]
+    if not argv[0] or any("\0" in word for word in argv):
+        raise BadClaimError("the command has an empty name or a zero byte in it")
+    environment = _environment(job, folder, surroundings)
+    if job.container:
+        if not surroundings.apptainer:
+            raise NoContainerError(f"it wants the container {job.container}, and there is no apptainer on this machine")
+        argv, environment = in_container(
+            surroundings.apptainer, job.container, argv, environment, folder=folder, own=surroundings.inherited
+        )
+    return Payload(
+        claim=job.claim,
+        argv=argv,
+        environment=environment,
+        folder=folder,
+        log=log,
+        wall=job.wall,
+        grace=surroundings.grace,
+        external=job.external,
+        log_cap=surroundings.log_cap,
+        group=leaf_of(surroundings.groups, job.claim),
+        memory=job.memory,
+    )
+
+
+def safe_part(text: str) -> str:
+    """A name fit to be one part of a path; raises BadClaimError for any other."""
+    if not _SAFE_PART.fullmatch(text):
+        raise BadClaimError(f"{text!r} cannot be part of a path")
+    return text

@@ -1,0 +1,59 @@
+"""From a freshly forked child to the payload: its session, its group, its files, its program."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import signal
+from typing import Any
+
+from forestay_pilot.process import libc
+from forestay_pilot.process.control_leaf import Leaf
+
+
+def become_payload(request: dict[str, Any], guard: int, output: int, exec_error: int, leaf: Leaf | None) -> None:
+    """Turn the freshly forked child into the payload; returns only by ``os._exit``."""
+    part = "folder"
+    try:
+        os.setsid()
+        libc.die_with_parent()
+        if os.getppid() != guard:
+            os._exit(127)  # the guard died before the line above
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)  # Python ignores these two, and a payload would inherit that
+        _offer_to_oom_killer()
+        if leaf is not None:
+            leaf.enter()
+        source = os.open(request["stdin"] or os.devnull, os.O_RDONLY)
+        os.dup2(source, 0)
+        os.dup2(os.open(request["stdout"], os.O_WRONLY) if request["stdout"] else output, 1)
+        os.dup2(output, 2)
+        os.chdir(request["folder"])
+        part = "program"
+        # A stop that came since the fork has been waiting and takes effect here.
+        signal.pthread_sigmask(signal.SIG_SETMASK, set())
+        os.execvpe(request["argv"][0], request["argv"], request["environment"])  # noqa: S606
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.write(exec_error, json.dumps(start_error(error, part)).encode())
+    finally:
+        os._exit(127)
+
+
+def start_error(error: BaseException, part: str) -> dict[str, str]:
+    number = error.errno if isinstance(error, OSError) else None
+    return {
+        "start_error": str(error)[:500],
+        "start_symbol": errno.errorcode.get(number or 0, ""),
+        "start_part": part,
+    }
+
+
+def _offer_to_oom_killer() -> None:
+    """When memory runs out, the payload goes before its guard and its pilot."""
+    with contextlib.suppress(OSError):
+        adjustment = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(adjustment, b"500")
+        os.close(adjustment)

@@ -1,0 +1,61 @@
+"""Whose child a process is, and which claim it was started for, as Linux tells it."""
+
+from __future__ import annotations
+
+import os
+
+_MARK = b"FORESTAY_CLAIM="
+
+
+def children_of(pid: int) -> list[int]:
+    """The living and dead children of a process, whichever of its threads they belong to."""
+    found = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as source:
+                found += [int(word) for word in source.read().split()]
+    except OSError:
+        return _children_by_search(pid)
+    return found
+
+
+def _children_by_search(pid: int) -> list[int]:
+    """The same for kernels built without the list of children."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as source:
+                # The name, in brackets, may hold anything; the parent is the second word after it.
+                parent = int(source.read().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        if parent == pid:
+            found.append(int(name))
+    return found
+
+
+def claim_of(pid: int) -> str:
+    """The claim in a process's first environment; empty when it cannot be told."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as source:
+            words = source.read().split(b"\0")
+    except OSError:
+        return ""
+    for word in words:
+        if word.startswith(_MARK):
+            return word[len(_MARK) :].decode(errors="replace")
+    return ""
+
+
+def is_changing(pid: int) -> bool:
+    """Whether a living process is just becoming another program: for that moment it has no environment to be told by."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as source:
+            if source.read(1):
+                return False
+        with open(f"/proc/{pid}/stat", "rb") as source:
+            return source.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (OSError, IndexError):
+        return False

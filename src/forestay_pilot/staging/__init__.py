@@ -1,0 +1,1 @@
+"""Files brought in and taken out."""

@@ -1,0 +1,146 @@
+"""Bringing one file: its places are tried in order, each a few times, and what has come is not fetched again."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from typing import TYPE_CHECKING, Callable
+
+from forestay_pilot.staging import file_transport, root_transport, s3_transport, web_transport
+from forestay_pilot.staging.draft import Draft, disk_error
+from forestay_pilot.staging.transfer import Brought, Journey, Place, StagingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FetchBy = Callable[[Place, Draft, Journey], None]
+"""Adds to a draft what it lacks of a file. Raises StagingError, and StoppedError when nobody wants it any more."""
+
+FETCH: dict[str, FetchBy] = {
+    "file": file_transport.fetch,
+    "http": web_transport.fetch,
+    "peer": web_transport.fetch,
+    "s3": s3_transport.fetch,
+    "root": root_transport.fetch,
+}
+
+_FIRST_WAIT = 0.2
+_MOST = 10  # times the tries, for a transfer that gets on each time before it breaks
+# Of several places that failed each in its way, the way that says most about what can be done: trying again comes first.
+_WEIGHT = ("transfer", "data-corrupt", "data-missing", "policy")
+
+
+def bring(
+    places: Sequence[Place], target: str, journey: Journey, *, size: int | None = None, sha256: str | None = None
+) -> Brought:
+    """Bring a file to a path, from the first place that gives it whole and as it should be.
+
+    Raises StagingError with what every place said; it stops at the first when this disk is full.
+    """
+    began = time.monotonic()
+    draft = Draft(target + ".staging", size=size, sha256=sha256)
+    draft.adopt(journey)
+    errors: list[tuple[Place, StagingError]] = []
+    tries = 0
+    for place in places:
+        try:
+            tries += _try_place(place, draft, journey, errors)
+        except StagingError as error:
+            errors.append((place, error))
+            tries += 1
+            if error.reason == "disk":
+                break
+            if not (draft.wanted_sha256 and error.reason == "transfer"):
+                draft.restart()  # what another place has may be another file
+            draft.mark = ""
+            continue
+        try:
+            os.rename(draft.path, target)
+        except OSError as error:
+            raise disk_error(error) from error
+        return Brought(
+            sha256=draft.sha256,
+            bytes=draft.size,
+            kind=place.kind,
+            element=place.element,
+            seconds=time.monotonic() - began,
+            tries=tries,
+            failed=_failures(errors),
+            origin="peer" if place.kind == "peer" else "element",
+        )
+    raise _verdict(errors, several=len(places) > 1)
+
+
+def _try_place(place: Place, draft: Draft, journey: Journey, errors: list[tuple[Place, StagingError]]) -> int:
+    """Try one place as often as the terms say; a try that got on is not held against it. Gives how many it took."""
+    terms = journey.terms
+    fetch = FETCH.get(place.kind)
+    if fetch is None:
+        raise StagingError("transfer", f"this pilot knows no sources of kind {said(place.kind)!r}")
+    wait, idle, begun_anew = _FIRST_WAIT, 0, False
+    for tried in range(1, terms.tries * _MOST + 1):
+        journey.go_on()
+        before = draft.size
+        try:
+            fetch(place, draft, journey)
+            _check(draft, begun_anew=begun_anew)
+        except StagingError as error:
+            if error.reason == "data-corrupt" and error.again:
+                begun_anew = True
+                draft.restart()
+            elif not error.again:
+                raise
+            elif draft.size > before:
+                idle, wait = 0, _FIRST_WAIT
+            else:
+                idle += 1
+            if idle >= terms.tries or tried >= terms.tries * _MOST:
+                raise
+            errors.append((place, error))
+            journey.pause(max(error.wait, wait * random.uniform(0.5, 1.0)))  # noqa: S311 - spreads load, guards nothing
+            wait = min(wait * 4, 30.0)
+        else:
+            return tried
+    raise AssertionError("the last try raises")
+
+
+def _check(draft: Draft, *, begun_anew: bool) -> None:
+    try:
+        draft.check()
+    except StagingError as error:
+        # One that was put together from parts of several tries is fetched once more in one piece before it is called bad.
+        error.again = draft.mixed and not begun_anew
+        raise
+
+
+def _verdict(errors: list[tuple[Place, StagingError]], *, several: bool) -> StagingError:
+    if not errors:
+        return StagingError("data-missing", "nobody knows a place where it could be had")
+    last = _last_of_each(errors)
+    by_weight = {reason: weight for weight, reason in enumerate(_WEIGHT)}
+    # A full disk was the last thing that happened, and says it alone.
+    place, error = (
+        last[-1] if last[-1][1].reason == "disk" else min(last, key=lambda one: by_weight.get(one[1].reason, 0))
+    )
+    words = "; ".join(f"{where}: {one}" for where, one in last) if several else str(error)
+    if not several and place.element:
+        words = f"{place}: {words}"
+    return StagingError(error.reason, words, error=error.error, again=error.again, failed=_failures(errors))
+
+
+def _last_of_each(errors: list[tuple[Place, StagingError]]) -> list[tuple[Place, StagingError]]:
+    last: dict[str, tuple[Place, StagingError]] = {}
+    for place, error in errors:
+        last.pop(place.at, None)
+        last[place.at] = (place, error)
+    return list(last.values())
+
+
+def _failures(errors: list[tuple[Place, StagingError]]) -> tuple[str, ...]:
+    return tuple(said(f"{place.element or place.kind}: {error}") for place, error in errors)[-20:]
+
+
+def said(words: str) -> str:
+    """Words as an end may carry them."""
+    return "".join(letter if letter.isprintable() else " " for letter in words)[:300]

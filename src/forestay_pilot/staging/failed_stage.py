@@ -1,0 +1,64 @@
+"""What an end says of a stage that failed before or after the payload: the reason, how far it was, the error, the file."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from forestay_pilot.process.payload import NoContainerError
+from forestay_pilot.process.slot_end import STAGING_IN, STAGING_OUT, STOPPED, WENT_FOR, symbol
+from forestay_pilot.staging.outputs import OutputFailedError, OutputMissingError
+from forestay_pilot.staging.staging import StagingError
+
+NO_CONTAINER = "no-container"
+"""The error of a claim that wants a container where none can be run."""
+BAD_CLAIM = "bad-claim"
+"""The error of a claim that cannot be run as it is written."""
+
+
+class Facts(TypedDict):
+    """The words of an end."""
+
+    reason: str
+    stage: str
+    words: str
+    error: str
+    file: str
+
+
+def staging_facts(error: StagingError) -> Facts:
+    """An input could not be brought."""
+    return {
+        "reason": error.reason,
+        "stage": STAGING_IN,
+        "words": str(error),
+        "error": error.error,
+        "file": error.file,
+    }
+
+
+def start_facts(error: Exception) -> Facts:
+    """What is needed before the payload starts could not be made: its folder, or sense of its claim."""
+    if isinstance(error, NoContainerError):
+        name, file = NO_CONTAINER, "program"
+    else:
+        name, file = (symbol(error), "folder") if isinstance(error, OSError) else (BAD_CLAIM, "")
+    return {"reason": "start-failed", "stage": STAGING_IN, "words": str(error), "error": name, "file": file}
+
+
+def output_facts(error: Exception) -> Facts:
+    """The outputs are missing, or could not be kept."""
+    reason, name, file = "output-failed", "", ""
+    if isinstance(error, OutputMissingError):
+        reason, file = "output-missing", error.pattern
+    elif isinstance(error, OutputFailedError):
+        name, file = error.error, error.file
+    elif isinstance(error, OSError):
+        name = symbol(error)
+    return {"reason": reason, "stage": STAGING_OUT, "words": str(error), "error": name, "file": file}
+
+
+def stopped_facts(why: str) -> Facts:
+    """The job was stopped while its outputs were on their way."""
+    words = "it was stopped while its outputs were on their way"
+    reason, error = STOPPED.get(why, "pilot-stopped"), WENT_FOR.get(why, "")
+    return {"reason": reason, "stage": STAGING_OUT, "words": words, "error": error, "file": ""}

@@ -1,0 +1,43 @@
+"""Files that the pilot reaches by a path: local disks, and file systems that a site shares."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from forestay_pilot.process.slot_end import symbol
+from forestay_pilot.staging.transfer import StagingError
+
+if TYPE_CHECKING:
+    from forestay_pilot.staging.draft import Draft
+    from forestay_pilot.staging.transfer import Journey, Place
+
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM)
+
+
+def fetch(place: Place, draft: Draft, journey: Journey) -> None:
+    """Add to a draft what it lacks of a file."""
+    try:
+        source = os.open(place.at, os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise _error(error) from error
+    try:
+        if not draft.wanted_sha256:
+            draft.restart()
+        draft.mixed = draft.size > 0
+        os.lseek(source, draft.size, os.SEEK_SET)
+        draft.take(lambda buffer: os.readv(source, [buffer]), journey)
+    except OSError as error:
+        raise _error(error) from error
+    finally:
+        os.close(source)
+
+
+def _error(error: OSError | ValueError) -> StagingError:
+    if isinstance(error, ValueError):
+        return StagingError("data-missing", str(error))
+    words = error.strerror or str(error)
+    if error.errno in _NOT_THERE:
+        return StagingError("data-missing", words, error=symbol(error))
+    return StagingError("transfer", words, again=True, error=symbol(error))

@@ -1,0 +1,217 @@
+"""Outputs of an attempt: copied under its own path, made whole on disk, then named by a manifest.
+
+Until the server commits the manifest nobody reads what lies here, so a second run can never be seen. Every
+file and folder is fsynced before the manifest gets its name, and the manifest before the end is sent.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import shutil
+import stat
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from forestay_pilot.process.payload import BadClaimError, safe_part
+from forestay_pilot.process.slot_end import symbol
+from forestay_pilot.staging.pump import SinkError, pump
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from forestay_pilot.process.payload import ClaimedJob
+
+FOLDER_GONE = "folder-gone"
+_PIECE = 1 << 20
+
+
+class OutputMissingError(Exception):
+    """A declared output is not there."""
+
+    def __init__(self, words: str, *, pattern: str = "") -> None:
+        super().__init__(words)
+        self.pattern = pattern
+
+
+class OutputFailedError(Exception):
+    """The outputs are there but could not be committed."""
+
+    def __init__(self, words: str, *, error: str = "", file: str = "") -> None:
+        super().__init__(words)
+        self.error = error  # as the system or the storage calls it
+        self.file = file
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the end says of the committed outputs."""
+
+    path: str
+    sha256: str
+    files: int
+    bytes: int
+    listing: tuple[tuple[str, int, str], ...] = ()  # path, size and SHA-256 of each, for the cache
+
+
+def check_patterns(patterns: Iterable[object]) -> list[str]:
+    """The patterns, if each stays inside the working folder; raises BadClaimError otherwise."""
+    checked = []
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern or "\0" in pattern:
+            raise BadClaimError(f"{pattern!r} is not an output pattern")
+        if os.path.isabs(pattern) or ".." in pattern.split("/"):
+            raise BadClaimError(f"the output pattern {pattern!r} leaves the working folder")
+        checked.append(pattern)
+    return checked
+
+
+def find_outputs(folder: str, patterns: Iterable[str]) -> dict[str, str]:
+    """Declared outputs as {name: real path}; a pattern without any raises OutputMissingError."""
+    root = os.path.realpath(folder)
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        before = len(found)
+        seen_before = 0
+        for match in glob.iglob(os.path.join(glob.escape(root), pattern), recursive=True):
+            for path in _files_at(match):
+                real = os.path.realpath(path)
+                if not real.startswith(root + os.sep) or not os.path.isfile(real):
+                    continue  # a link out of the folder, a pipe, a socket: not an output
+                name = os.path.relpath(path, root)
+                seen_before += name in found
+                found[name] = real
+        if len(found) == before and not seen_before:
+            raise OutputMissingError(f"no file matches the declared output {pattern!r}", pattern=pattern)
+    return found
+
+
+def _files_at(match: str) -> Iterable[str]:
+    if not os.path.isdir(match):
+        yield match
+        return
+    for folder, _, names in os.walk(match):
+        for name in sorted(names):
+            yield os.path.join(folder, name)
+
+
+def commit_outputs(job: ClaimedJob, folder: str, patterns: list[str], outputs: str) -> Manifest:
+    """Copy the declared outputs under the attempt's own path and write its manifest.
+
+    Raises OutputMissingError when a pattern has no file, OutputFailedError when the disk refuses or the folder itself is
+    gone. What was copied by then is taken away again as far as possible.
+    """
+    if not os.path.isdir(folder):
+        # The payload may have made its outputs; whoever took the folder away has taken them along.
+        raise OutputFailedError("the working folder is gone", error=FOLDER_GONE)
+    found = find_outputs(folder, patterns)
+    place = attempt_path(job, outputs)
+    made = False
+    try:
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        os.mkdir(place)  # must be new: a path is never shared by two claims
+        made = True
+        manifest = _write(job, found, place)
+        for parent in (os.path.dirname(place), os.path.dirname(os.path.dirname(place)), outputs):
+            _sync_folder(parent)
+    except OSError as error:
+        if made:
+            shutil.rmtree(place, ignore_errors=True)
+        words = f"outputs could not be committed: {error.strerror or error}"
+        raise OutputFailedError(words, error=symbol(error)) from error
+    return manifest
+
+
+def attempt_path(job: ClaimedJob, outputs: str) -> str:
+    """The folder that belongs to this attempt alone."""
+    return os.path.join(outputs, *attempt_parts(job))
+
+
+def attempt_parts(job: ClaimedJob) -> tuple[str, str, str]:
+    """The parts of its path, wherever it is."""
+    last = f"{job.generation}.{job.attempt}.{safe_part(job.claim)[:8]}"
+    return safe_part(job.tenant), safe_part(job.job), last
+
+
+def _write(job: ClaimedJob, found: dict[str, str], place: str) -> Manifest:
+    listing: list[tuple[str, int, str]] = []
+    folders = {place}
+    for name in sorted(found):
+        target = os.path.join(place, name)
+        parent = os.path.dirname(target)
+        os.makedirs(parent, exist_ok=True)
+        while parent not in folders:
+            folders.add(parent)
+            parent = os.path.dirname(parent)
+        size, digest = _copy(found[name], target)
+        listing.append((name, size, digest))
+    for parent in sorted(folders, reverse=True):
+        _sync_folder(parent)
+    path = os.path.join(place, "manifest.json")
+    if os.path.lexists(path):
+        raise FileExistsError(17, "an output is itself called manifest.json")
+    content, manifest = manifest_of(job, path, listing)
+    draft = path + ".tmp"
+    with open(draft, "xb") as sink:
+        sink.write(content)
+        sink.flush()
+        os.fsync(sink.fileno())
+    os.rename(draft, path)
+    _sync_folder(place)
+    return manifest
+
+
+def manifest_of(job: ClaimedJob, path: str, listing: list[tuple[str, int, str]]) -> tuple[bytes, Manifest]:
+    """The manifest as it is written, and what the end says of it."""
+    document = {
+        "job": job.job,
+        "generation": job.generation,
+        "attempt": job.attempt,
+        "claim": job.claim,
+        "files": [{"path": name, "bytes": size, "sha256": sha256} for name, size, sha256 in listing],
+    }
+    content = json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
+    sha256 = hashlib.sha256(content).hexdigest()
+    total = sum(size for _, size, _ in listing)
+    return content, Manifest(path=path, sha256=sha256, files=len(listing), bytes=total, listing=tuple(listing))
+
+
+def _copy(source: str, target: str) -> tuple[int, str]:
+    """Copy one file, hashing what is written; the copy is on disk when this returns."""
+    digest = hashlib.sha256()
+    reader = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        about = os.fstat(reader)
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(22, "an output is no longer a regular file")
+        writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            sizes: list[int] = []
+            piece = min(_PIECE, about.st_size + 1)
+            pump(lambda buffer: os.readv(reader, [buffer]), writer, digest.update, piece=piece, moved=sizes.append)
+            os.fchmod(writer, stat.S_IMODE(about.st_mode) & 0o777)
+            os.fsync(writer)
+        finally:
+            os.close(writer)
+    except SinkError as error:
+        raise error.error from error
+    finally:
+        os.close(reader)
+    return sum(sizes), digest.hexdigest()
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def as_document(manifest: Manifest) -> dict[str, object]:
+    """The manifest as an end names it."""
+    document = asdict(manifest)
+    del document["listing"]  # whoever wants it reads the file
+    return document

@@ -1,0 +1,190 @@
+"""Files of XRootD servers, brought by ``xrdcp``, which a site that has such servers has on its hosts.
+
+It writes into the draft while this process hashes what is there already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from forestay_pilot.process.slot_end import symbol
+from forestay_pilot.staging.outbound import checked_address, port_of
+from forestay_pilot.staging.transfer import StagingError
+
+if TYPE_CHECKING:
+    from forestay_pilot.staging.draft import Draft
+    from forestay_pilot.staging.transfer import Journey, Place
+
+PROGRAM = "xrdcp"
+_STAT = "xrdfs"
+_SIZE = re.compile(rb"^Size:\s+(\d+)", re.MULTILINE)
+_PORT = 1094
+_KEPT = ("PATH", "HOME", "LANG", "KRB5CCNAME", "BEARER_TOKEN_FILE")
+_KEPT_PREFIXES = ("X509_", "XrdSec", "XRD_")
+_NUMBER = re.compile(r"\[(3\d{3})\]\s*([^\n(]*)")
+_MISSING = ("3011", "3016")  # not found, is a directory
+_NO_SPACE = ("3009", "3021", "3030")
+_AGAIN = ("3004", "3007", "3008", "3012", "3014", "3024")  # I/O, overload, server trouble
+_LOOK = 0.05
+
+
+def fetch(place: Place, draft: Draft, journey: Journey) -> None:
+    """Add to a draft what it lacks of a file of an XRootD server."""
+    again = bool(draft.size and draft.wanted_sha256)
+    if not again:
+        draft.restart()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft.path)
+    else:
+        os.truncate(draft.path, draft.size)
+        draft.mixed = True
+    _copy(place, [*(["--continue"] if again else []), _address(place), draft.path], journey, draft)
+    try:
+        _see_whole(place, draft, journey)
+        draft.follow(os.stat(draft.path).st_size, journey)
+        if draft.wanted_sha256 and draft.sha256 != draft.wanted_sha256 and not draft.mixed:
+            # It was read while it was written; what counts is what is there now.
+            size, mark = os.stat(draft.path).st_size, draft.mark
+            draft.restart()
+            draft.mark = mark
+            draft.follow(size, journey)
+    except OSError as error:
+        raise StagingError("transfer", str(error), again=True, error=symbol(error)) from error
+
+
+def _see_whole(place: Place, draft: Draft, journey: Journey) -> None:
+    """``xrdcp`` 5.5 says that all is well when the disk was full: only the size tells."""
+    size = os.stat(draft.path).st_size
+    whole = draft.wanted_size if draft.wanted_size is not None else _remote_size(place, journey)
+    if whole is None or size >= whole:
+        return
+    disk = os.statvfs(draft.path)
+    if disk.f_bavail * disk.f_frsize < min(1 << 20, whole - size):
+        raise StagingError("disk", f"no space for it: {size} of {whole} bytes are there", error="ENOSPC")
+    draft.follow(size, journey)
+    raise StagingError("transfer", f"it broke off after {size} of {whole} bytes", again=True)
+
+
+def _remote_size(place: Place, journey: Journey) -> int | None:
+    parts = urlsplit(_address(place))
+    try:
+        answer = subprocess.run(  # noqa: S603 - an address and a path, and no shell
+            [_STAT, f"{parts.scheme}://{parts.netloc}", "stat", "/" + parts.path.lstrip("/")],
+            env=_environment(place, journey.terms.timeout),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=journey.terms.timeout * 2,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _SIZE.search(answer.stdout)
+    return int(found[1]) if found else None
+
+
+def store(path: str, size: int, place: Place, journey: Journey) -> None:
+    """Bring a local file to an XRootD server; folders on the way are made."""
+    _copy(place, ["--path", path, _address(place)], journey, None)
+
+
+def _address(place: Place) -> str:
+    """The address with what was checked in place of the name, where the protocol does not need the name itself."""
+    parts = urlsplit(place.at)
+    host = parts.hostname or ""
+    try:
+        address = checked_address(host, port_of(parts, _PORT), private=place.private)
+    except (OSError, ValueError) as error:
+        name = symbol(error) if isinstance(error, OSError) else ""
+        raise StagingError("transfer", f"{type(error).__name__}: {error}", again=True, error=name) from error
+    parts = parts._replace(path="//" + parts.path.lstrip("/"))  # with one slash it would be no path of the server's
+    if parts.scheme in ("roots", "xroots"):
+        return parts.geturl()
+    where = f"[{address}]" if ":" in address else address
+    return parts._replace(netloc=f"{where}:{port_of(parts, _PORT)}").geturl()
+
+
+def _copy(place: Place, words: list[str], journey: Journey, draft: Draft | None) -> None:
+    command = [PROGRAM, "--nopbar", "--force", *words] if "--continue" not in words else [PROGRAM, "--nopbar", *words]
+    try:
+        running = subprocess.Popen(  # noqa: S603 - an address and a path, and no shell
+            command,
+            env=_environment(place, journey.terms.timeout),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            close_fds=True,
+        )
+    except OSError as error:
+        words_ = f"{PROGRAM} cannot be run here: {error.strerror}"
+        raise StagingError("transfer", words_, error=f"no {PROGRAM}") from error
+    try:
+        _watch(running, journey, draft)
+        said = running.stderr.read(8192).decode(errors="replace") if running.stderr else ""
+    finally:
+        if running.poll() is None:
+            running.kill()
+        running.wait()
+        if running.stderr:
+            running.stderr.close()
+    if running.returncode:
+        raise judge(running.returncode, said)
+
+
+def _watch(running: subprocess.Popen[bytes], journey: Journey, draft: Draft | None) -> None:
+    """Until it ends, stops getting on, or nobody wants it any more; meanwhile hash what has come."""
+    moved, seen = time.monotonic(), -1
+    while running.poll() is None:
+        journey.go_on()
+        if draft is not None:
+            with contextlib.suppress(OSError):
+                size = os.stat(draft.path).st_size
+                if size != seen:
+                    moved, seen = time.monotonic(), size
+                draft.follow(size, journey)
+            if time.monotonic() - moved > journey.terms.timeout:
+                raise StagingError(
+                    "transfer", f"nothing came for {journey.terms.timeout:g} s", again=True, error="ETIMEDOUT"
+                )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            running.wait(_LOOK)
+
+
+def judge(code: int, said: str) -> StagingError:
+    """What the words of ``xrdcp`` mean."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    words = f"{PROGRAM} ended with {code}: {lines[-1].strip()[:300] if lines else 'no word'}"
+    found = _NUMBER.search(said)
+    number = found[1] if found else ""
+    name = f"XRootD {number}" if number else ""
+    if number in _MISSING:
+        return StagingError("data-missing", words, error=name)
+    if number in _NO_SPACE or "No space left" in said or "Disk quota exceeded" in said:
+        return StagingError("disk", words, error=name or "ENOSPC")
+    if number and number not in _AGAIN:
+        return StagingError("transfer", words, error=name)
+    if not number and ("onnection" in said or "expired" in said or "timeout" in said.lower()):
+        name = "XRootD connection"
+    return StagingError("transfer", words, again=True, error=name)
+
+
+def _environment(place: Place, timeout: float) -> dict[str, str]:
+    """What the program needs to find its credentials, and limits on how long it waits; nothing of the pilot's own."""
+    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+    seconds = str(max(1, int(timeout)))
+    kept.update(
+        XRD_CONNECTIONWINDOW=seconds,
+        XRD_CONNECTIONRETRY="1",
+        XRD_REQUESTTIMEOUT=seconds,
+        XRD_STREAMTIMEOUT=seconds,
+        XRD_TIMEOUTRESOLUTION="1",
+        XRD_LOGLEVEL="Error",
+    )
+    if not place.element:
+        kept["XRD_REDIRECTLIMIT"] = "0"  # only servers that an operator named may send the pilot elsewhere
+    return kept

@@ -1,0 +1,47 @@
+"""Files in an S3 store, by addresses that the servers signed: the pilot holds no key. A store says in its answers what is wrong, and that is judged here."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from forestay_pilot.staging import web_transport
+from forestay_pilot.staging.transfer import StagingError
+
+if TYPE_CHECKING:
+    from forestay_pilot.staging.draft import Draft
+    from forestay_pilot.staging.transfer import Journey, Place
+
+_CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,40})</Code>")
+_MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
+_GONE = ("NoSuchKey", "NoSuchBucket", "NoSuchVersion")
+_FULL = ("QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "EntityTooLarge")
+EXPIRED = "S3 RequestExpired"
+"""The signed address is too old; the next claim brings a new one."""
+
+
+def fetch(place: Place, draft: Draft, journey: Journey) -> None:
+    """Add to a draft what it lacks of an object."""
+    web_transport.fetch_judged(place, draft, journey, judge)
+
+
+def store(path: str, size: int, place: Place, journey: Journey) -> None:
+    """Bring a local file to a signed address."""
+    web_transport.store_judged(path, size, place, journey, judge)
+
+
+def judge(status: int, body: bytes) -> StagingError:
+    """What the answer of an S3 store means."""
+    found, said = _CODE.search(body), _MESSAGE.search(body)
+    if found is None:
+        return web_transport.judge(status, body)
+    code = found[1].decode()
+    message = said[1].decode(errors="replace") if said else ""
+    words = f"the store answered {status} {code}" + (f": {message}" if message else "")
+    if (status == 403 and "expired" in message.lower()) or code in ("ExpiredToken", "RequestExpired"):
+        return StagingError("transfer", words, error=EXPIRED)
+    if code in _GONE:
+        return StagingError("data-missing", words, error=f"S3 {code}")
+    if code in _FULL:
+        return StagingError("disk", words, error=f"S3 {code}")
+    return StagingError("transfer", words, again=status >= 500 or status in (408, 429), error=f"S3 {code}")

@@ -1,0 +1,202 @@
+"""Single flight: of all jobs and pilots of a host that want the same file at the same time, one brings it.
+
+Whoever wants a file says so by a shared lock, and takes its turn by an exclusive one. The first fetches; the others find the file when their
+turn comes, and the last one moves it away. Locks are those of the kernel, so that a dead leader's is free at once; the next one goes on with what the
+dead one had. A failure is that of all who waited for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import time
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Callable
+
+from forestay_pilot.staging.draft import disk_error
+from forestay_pilot.staging.transfer import Brought, Journey, StagingError, StoppedError, Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FetchTo = Callable[[str], Brought]
+_LOOK = 0.02
+_TIDY_WAIT = 0.5
+_OLD = 24 * 3600
+
+
+class SingleFlight:
+    """The area that all pilots of a host (and user) share for files that are on their way."""
+
+    def __init__(self, area: str) -> None:
+        self._area = os.path.realpath(area)  # made when it is needed, and removed with the last file
+
+    def obtain(self, key: str, target: str, fetch: FetchTo, journey: Journey) -> Brought:
+        """Bring a file to a path by one transfer for all who want it now. Each has a copy of its own, which it may write to."""
+        came = time.monotonic()
+        folder = os.path.join(self._area, hashlib.sha256(key.encode()).hexdigest())
+        file = os.path.join(folder, "file")
+        try:
+            with _interest(folder, journey) as interest:
+                with _turn(folder, journey):
+                    brought = self._bring(folder, fetch, came)
+                    if interest.alone():
+                        os.rename(file, target)
+                        _clear(folder)
+                        return brought
+                    ready = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    _copy(ready, target, journey)  # others may take theirs meanwhile
+                finally:
+                    os.close(ready)
+                return brought
+        except OSError as error:
+            raise disk_error(error) from error
+        finally:
+            self._tidy(folder)
+
+    def _bring(self, folder: str, fetch: FetchTo, came: float) -> Brought:
+        about = os.path.join(folder, "about")
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            with open(about, encoding="utf-8") as source:
+                told = json.load(source)
+            if "reason" in told:
+                if told["at"] >= came:
+                    raise StagingError(told["reason"], told["words"], error=told["error"], failed=tuple(told["failed"]))
+            elif os.path.exists(os.path.join(folder, "file")):
+                found = Brought(**{**told, "failed": tuple(told["failed"])})
+                return replace(found, origin="neighbour", tries=0, failed=())
+        try:
+            brought = fetch(os.path.join(folder, "file"))
+        except StagingError as error:
+            told = {"reason": error.reason, "words": str(error), "error": error.error, "failed": error.failed}
+            _write(about, {**told, "at": time.monotonic()})
+            raise
+        _write(about, asdict(brought))
+        return brought
+
+    def _tidy(self, folder: str) -> None:
+        """The last one clears up; whoever comes later begins anew. One who has the turn for longer does it at his own end."""
+        until = time.monotonic() + _TIDY_WAIT
+        journey = Journey(Terms(), lambda: time.monotonic() > until)
+        try:
+            with _turn(folder, journey, make=False), _interest(folder, journey, make=False) as interest:
+                if interest.alone():
+                    _clear(folder)
+        except (OSError, StoppedError):
+            return  # it is cleared already, or someone else is at it
+
+    def clear_old(self) -> None:
+        """Remove what dead pilots left a day ago, unless someone uses it just now."""
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._area):
+                folder = os.path.join(self._area, name)
+                with contextlib.suppress(OSError):
+                    if time.time() - os.stat(folder).st_mtime > _OLD:
+                        self._tidy(folder)
+
+
+class _Interest:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def alone(self) -> bool:
+        """Whether nobody else wants the file; from then on nobody can until this one lets go."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+
+@contextlib.contextmanager
+def _interest(folder: str, journey: Journey, *, make: bool = True) -> Iterator[_Interest]:
+    descriptor = _locked(os.path.join(folder, "interest"), fcntl.LOCK_SH, journey, make=make)
+    try:
+        yield _Interest(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _turn(folder: str, journey: Journey, *, make: bool = True) -> Iterator[None]:
+    descriptor = _locked(os.path.join(folder, "turn"), fcntl.LOCK_EX, journey, make=make)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(path: str, kind: int, journey: Journey, *, make: bool) -> int:
+    """A descriptor that holds the lock of a file which still has its name; waits for it."""
+    while True:
+        try:
+            if make:
+                folder = os.path.dirname(path)
+                os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+            flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if make else 0)
+            descriptor = os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            if not make:
+                raise
+            continue  # its folder was cleared just now
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    journey.go_on()
+                    time.sleep(_LOOK)
+            with contextlib.suppress(FileNotFoundError):
+                if _same(descriptor, path):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        if not make:
+            raise FileNotFoundError(path)
+
+
+def _same(descriptor: int, path: str) -> bool:
+    here, there = os.fstat(descriptor), os.stat(path)
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _clear(folder: str) -> None:
+    """Remove a folder whose locks this process holds, the turn last: until then nobody else is in it."""
+    for name in ("file", "file.staging", "about", "about.new", "interest", "turn"):
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, name))
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+        os.rmdir(os.path.dirname(folder))
+
+
+def _copy(source: int, target: str, journey: Journey) -> None:
+    """Copy a whole file on this disk; where the file system can, without moving its bytes."""
+    draft = target + ".staging"
+    sink = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    try:
+        left, at = os.fstat(source).st_size, 0
+        while left:
+            journey.go_on()
+            count = os.sendfile(sink, source, at, min(left, 1 << 26))
+            if not count:
+                raise OSError(5, "the file became shorter while it was copied")
+            left, at = left - count, at + count
+    finally:
+        os.close(sink)
+    os.rename(draft, target)
+
+
+def _write(path: str, document: dict[str, object]) -> None:
+    draft = path + ".new"
+    with open(draft, "w", encoding="utf-8") as sink:
+        json.dump(document, sink)
+    os.rename(draft, path)

@@ -1,0 +1,150 @@
+"""Brings the committed outputs of a task to the addresses that its client named.
+
+Only what the job's document names as committed is brought, so a second run cannot be seen here, and to bring the same files twice is harmless. A file is
+visible at its place when it is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import shutil
+import tempfile
+from functools import partial
+from typing import Any, Callable
+from urllib.parse import quote
+
+from forestay_pilot.process.slot_end import symbol
+from forestay_pilot.staging.outputs import OutputFailedError
+from forestay_pilot.staging.stage_out import STORE
+from forestay_pilot.staging.task_plan import FOLDER, ROOT, is_pattern, matcher
+from forestay_pilot.staging.transfer import Journey, Place, StagingError, StoppedError, Terms
+
+_TRIES = 5
+_FIRST_WAIT = 0.2
+_LONGEST_WAIT = 20.0
+
+Sign = Callable[["list[dict[str, Any]]"], "dict[str, str]"]
+"""Asks the servers for addresses by which files may be put to S3. Raises StagingError."""
+
+
+def bring_outputs(plan: dict[str, Any], folder: str, *, sign: Sign, stopped: Callable[[], bool]) -> dict[str, Any]:
+    """Bring all; gives what went where. Raises OutputFailedError and StoppedError."""
+    files = _committed(plan["manifest"], folder)
+    journey = Journey(Terms.read(None, tries=_TRIES), stopped)
+    sent = []
+    for output in plan["outputs"]:
+        for path, url in sorted(_chosen(output, files).items()):
+            if output.get("refused"):
+                raise OutputFailedError(str(output["refused"]), error="policy", file=path[-500:])
+            size = os.stat(files[path]).st_size
+            put = partial(_put, files[path], size, output["to"], url, sign, journey)
+            _try(put, url, journey)
+            shown = (
+                url if output["to"]["kind"] != "file" or str(output["url"]).startswith("/") else "file://" + quote(url)
+            )
+            sent.append({"url": shown, "path": path, "size_bytes": str(size)})
+    return {"outputs": sent[:5000]}
+
+
+def _committed(manifest: dict[str, Any], folder: str) -> dict[str, str]:
+    """The files by the paths that the task calls them: staged here, or where the pilots of the site see them."""
+    where = str(manifest.get("path"))
+    root = os.path.join(folder, ROOT)
+    if where.startswith("element:"):
+        names = [os.path.relpath(os.path.join(at, name), folder) for at, _, found in os.walk(root) for name in found]
+        return {_called(name): os.path.join(folder, name) for name in names}
+    try:
+        with open(where, "rb") as source:
+            content = source.read()
+    except OSError as error:
+        words = f"the manifest {where} cannot be read: {error.strerror}"
+        raise OutputFailedError(words, error=symbol(error)) from error
+    if hashlib.sha256(content).hexdigest() != manifest.get("sha256"):
+        raise OutputFailedError(f"{where} is not the manifest that was committed", error="bad-manifest")
+    base = os.path.dirname(where)
+    return {_called(one["path"]): os.path.join(base, one["path"]) for one in json.loads(content)["files"]}
+
+
+def _called(name: str) -> str:
+    return name[len(ROOT) :] if name.startswith(ROOT + "/") else "/" + name
+
+
+def _chosen(output: dict[str, Any], files: dict[str, str]) -> dict[str, str]:
+    """The files that an output names, and where each goes."""
+    path, base = "/" + str(output["path"]).strip("/"), str(output["to"]["base"] if "to" in output else "")
+    local = output.get("to", {}).get("kind") == "file"
+    if is_pattern(path):
+        fits, prefix = matcher(path), str(output.get("path_prefix") or "")
+        return {
+            one: _joined(base, one[len(prefix) :] if one.startswith(prefix) else one, local=local)
+            for one in files
+            if fits.fullmatch(one)
+        }
+    if output.get("type") == FOLDER or path not in files:
+        inside = path.rstrip("/") + "/"
+        return {one: _joined(base, one[len(inside) :], local=local) for one in files if one.startswith(inside)}
+    return {path: base}
+
+
+def _joined(base: str, rest: str, *, local: bool) -> str:
+    rest = rest.lstrip("/")
+    return f"{base.rstrip('/')}/{rest if local else quote(rest)}"
+
+
+def _put(file: str, size: int, to: dict[str, Any], url: str, sign: Sign, journey: Journey) -> None:
+    kind = str(to["kind"])
+    if kind == "file":
+        _copy(file, url)
+    elif kind == "s3":
+        signed = sign([{"path": url, "bytes": size}])
+        STORE["s3"](file, size, Place("s3", signed[url], to.get("private") is True), journey)
+    else:
+        STORE["http"](file, size, Place("http", url, to.get("private") is True), journey)
+
+
+def _copy(file: str, target: str) -> None:
+    """Beside its place first, and whole on disk, then by its name."""
+    parent = os.path.dirname(target)
+    draft = ""
+    try:
+        os.makedirs(parent, exist_ok=True)
+        handle, draft = tempfile.mkstemp(prefix=".forestay-", dir=parent)
+        with open(handle, "wb") as sink, open(file, "rb") as source:
+            shutil.copyfileobj(source, sink, 1 << 20)
+            os.fchmod(sink.fileno(), os.stat(file).st_mode & 0o777 & ~_mask())
+            sink.flush()
+            os.fsync(sink.fileno())
+        os.replace(draft, target)
+    except OSError as error:
+        if draft:
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
+        again = symbol(error) in ("EIO", "ESTALE", "ETIMEDOUT", "EAGAIN")
+        raise StagingError("output-failed", error.strerror or str(error), again=again, error=symbol(error)) from error
+
+
+def _mask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def _try(deed: Callable[[], None], url: str, journey: Journey) -> None:
+    wait = _FIRST_WAIT
+    for left in range(journey.terms.tries - 1, -1, -1):
+        if journey.stopped():
+            raise StoppedError
+        try:
+            deed()
+        except StagingError as error:
+            if not left or not error.again:
+                shown = url.partition("?")[0][-300:]
+                raise OutputFailedError(f"{shown}: {error}", error=error.error, file=shown) from error
+            journey.pause(max(error.wait, wait * random.uniform(0.5, 1.0)))  # noqa: S311 - spreads load, guards nothing
+            wait = min(wait * 2, _LONGEST_WAIT)
+        else:
+            return

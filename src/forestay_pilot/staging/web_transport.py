@@ -1,0 +1,194 @@
+"""Files on web servers. A transfer that broke off goes on where it stopped, if the server still has the same file.
+
+No redirect is followed: it could lead anywhere.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import socket
+from typing import TYPE_CHECKING, Callable
+
+from forestay_pilot.process.slot_end import symbol
+from forestay_pilot.staging.outbound import Call
+from forestay_pilot.staging.transfer import StagingError
+
+if TYPE_CHECKING:
+    from forestay_pilot.staging.draft import Draft
+    from forestay_pilot.staging.transfer import Journey, Place
+
+Judge = Callable[[int, bytes], StagingError]
+"""What an answer that is not a good one means: its status, and the beginning of its body."""
+
+_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+_WORDS = 4096
+_READ = 1 << 18
+_LONGEST_WAIT = 30.0
+
+
+def fetch(place: Place, draft: Draft, journey: Journey) -> None:
+    """Add to a draft what it lacks of a file on a web server."""
+    fetch_judged(place, draft, journey, judge)
+
+
+def fetch_judged(place: Place, draft: Draft, journey: Journey, judged: Judge) -> None:
+    """The same, with the caller's own understanding of bad answers."""
+    before = draft.size
+    try:
+        with Call(place, journey) as call:
+            headers = {**call.headers, "Accept-Encoding": "identity"}
+            if draft.resumable:
+                # Where the end is known it is said: some servers (XRootD 5.5) answer an open range with nothing.
+                whole = draft.wanted_size or draft.announced
+                headers["Range"] = f"bytes={draft.size}-{whole - 1 if whole and whole > draft.size else ''}"
+                if draft.mark:
+                    headers["If-Range"] = draft.mark
+            else:
+                draft.restart()
+            call.connection.request("GET", call.target, headers=headers)
+            answer = call.answer()
+            length = _accept(answer, draft, judged)
+            begun = draft.size
+            draft.take(_Body(answer).fill, journey)
+    except http.client.IncompleteRead as error:
+        raise StagingError("transfer", f"it broke off after {draft.size} bytes", again=True) from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        name = symbol(error) if isinstance(error, OSError) else ""
+        if isinstance(error, socket.timeout) and not name:  # of its own kind in Python 3.9
+            name = "ETIMEDOUT"
+        after = f" after {draft.size} bytes" if draft.size > before else ""
+        words = f"{type(error).__name__}: {error}{after}"
+        raise StagingError("transfer", words, again=True, error=name) from error
+    if length is not None and draft.size - begun != length:
+        whole = begun + length
+        raise StagingError("transfer", f"it broke off after {draft.size} of {whole} bytes", again=True)
+
+
+class _Body:
+    """Fills buffers with what an answer brings. What came before an error is given first, so that it is not fetched again."""
+
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        self._answer = answer
+        self._error: Exception | None = None
+
+    def fill(self, buffer: memoryview) -> int:
+        if self._error is not None:
+            raise self._error
+        filled = 0
+        while filled < len(buffer):
+            try:
+                count = self._answer.readinto(buffer[filled : filled + _READ])
+            except (OSError, http.client.HTTPException) as error:
+                if not filled:
+                    raise
+                self._error = error
+                break
+            if not count:
+                break
+            filled += count
+        return filled
+
+
+def _accept(answer: http.client.HTTPResponse, draft: Draft, judged: Judge) -> int | None:
+    """Make the draft ready for an answer; gives how many bytes it announces."""
+    if answer.status == 206:
+        found = _RANGE.fullmatch(answer.getheader("Content-Range") or "")
+        if found is None or int(found[1]) != draft.size:
+            draft.restart()
+            raise StagingError("transfer", "the server sent another part than was asked for", again=True)
+        draft.mixed = True
+    elif answer.status == 200:
+        draft.restart()
+    elif answer.status == 416 and draft.size:
+        # Nothing is left to send, or it is another file by now: either way the next look begins at the front.
+        draft.restart()
+        raise StagingError("transfer", "the server has no more of it", again=True, error="HTTP 416")
+    else:
+        raise _refusal(answer, judged)
+    draft.mark = mark_of(answer)
+    length = answer.getheader("Content-Length")
+    if length is None or not length.isdigit():
+        return None
+    draft.announced = draft.size + int(length)
+    return int(length)
+
+
+def _refusal(answer: http.client.HTTPResponse, judged: Judge) -> StagingError:
+    try:
+        body = answer.read(_WORDS)
+    except (OSError, http.client.HTTPException):
+        body = b""
+    error = judged(answer.status, body)
+    error.wait = wait_of(answer)
+    return error
+
+
+def mark_of(answer: http.client.HTTPResponse) -> str:
+    """What the server calls this version of the file, if it promises that equal marks mean equal bytes."""
+    mark = answer.getheader("ETag") or ""
+    return mark if mark.startswith('"') else ""
+
+
+def wait_of(answer: http.client.HTTPResponse) -> float:
+    """How many seconds the server asks to wait."""
+    asked = answer.getheader("Retry-After") or ""
+    return min(_LONGEST_WAIT, float(asked)) if asked.isdigit() else 0.0
+
+
+def judge(status: int, _body: bytes) -> StagingError:
+    """What the answer of a plain web server means."""
+    words, name = f"the server answered {status}", f"HTTP {status}"
+    if status in (404, 410):
+        return StagingError("data-missing", words, error=name)
+    if status == 507:
+        return StagingError("disk", f"{words}: it has no space", error=name)
+    return StagingError("transfer", words, again=status >= 500 or status in (408, 429), error=name)
+
+
+def store(path: str, size: int, place: Place, journey: Journey) -> None:
+    """Bring a local file to a web server."""
+    store_judged(path, size, place, journey, judge)
+
+
+def store_judged(path: str, size: int, place: Place, journey: Journey, judged: Judge) -> None:
+    """The same, with the caller's own understanding of bad answers."""
+    sent = 0
+    try:
+        with Call(place, journey) as call, open(path, "rb", buffering=0) as source:
+            connection = call.connection
+            connection.putrequest("PUT", call.target, skip_host=True, skip_accept_encoding=True)
+            for name, value in {**call.headers, "Content-Length": str(size), "Content-Type": _KIND}.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            buffer = memoryview(bytearray(min(journey.terms.piece, max(1, size))))
+            broken: OSError | None = None
+            while sent < size:
+                journey.go_on()
+                count = source.readinto(buffer[: min(len(buffer), size - sent)])
+                if not count:
+                    raise StagingError("output-failed", "the file became shorter while it was sent")
+                try:
+                    connection.sock.sendall(buffer[:count])
+                except OSError as error:
+                    broken = error  # a server that refuses may say why before it has read all
+                    break
+                sent += count
+            try:
+                answer = call.answer()
+            except (OSError, http.client.HTTPException):
+                if broken is not None:
+                    raise broken from None
+                raise
+            if not 200 <= answer.status < 300:
+                raise _refusal(answer, judged)
+            answer.read(_WORDS)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        name = symbol(error) if isinstance(error, OSError) else ""
+        if isinstance(error, socket.timeout) and not name:  # of its own kind in Python 3.9
+            name = "ETIMEDOUT"
+        words = f"{type(error).__name__}: {error} after {sent} of {size} bytes"
+        raise StagingError("transfer", words, again=True, error=name) from error
+
+
+_KIND = "application/octet-stream"

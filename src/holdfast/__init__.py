@@ -1,1 +1,0 @@
-"""Holdfast keeps job flows going when jobs, nodes, data, networks and schedulers fail."""

@@ -1,1 +1,0 @@
-"""Traces by OpenTelemetry. Needs `holdfast[otel]`."""

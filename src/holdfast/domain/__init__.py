@@ -1,1 +1,0 @@
-"""What Holdfast decides, with no clock, disk, network or logging."""

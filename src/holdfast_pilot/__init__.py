@@ -1,3 +1,0 @@
-"""The pilot: claims jobs from a Holdfast server and runs them. Python 3.9, standard library only."""
-
-__version__ = "0.1.0"

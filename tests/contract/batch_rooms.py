@@ -1,0 +1,159 @@
+"""What a batch adapter must offer to be put to the contract, and the rooms of those that are.
+
+The tests know nothing of adapters. To test another one, write a `BatchRoom` for it and add it to `ROOMS`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Protocol
+
+from tests import servers
+
+from forestay.adapters.psij.batch import PsijSubmitter
+from forestay.adapters.slurm.batch import SlurmBatch
+from forestay.adapters.system.commands import SystemCommands
+from forestay.domain.sites.batch import BatchId, BatchJob, BatchOutcome, PilotJob, SubmitRefused
+from forestay.ports.commands import Ran
+from forestay.ports.sites.batch import BatchSystem
+
+
+class BatchRoom(Protocol):
+    """One batch system that really runs."""
+
+    @property
+    def commands(self) -> int:
+        """So many commands of the batch system were run for the adapter."""
+        ...
+
+    @property
+    def hold(self) -> tuple[str, ...]:
+        """Options of its submit command that keep a job waiting."""
+        ...
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """Options that no scheduler takes."""
+        ...
+
+    def system(self) -> BatchSystem:
+        """The adapter."""
+        ...
+
+    def without_scheduler(self, folder: Path) -> BatchSystem:
+        """The adapter where the host answers and no scheduler listens."""
+        ...
+
+
+@dataclass(slots=True)
+class Counted:
+    """Real commands, counted, with their arguments."""
+
+    inner: SystemCommands = field(default_factory=SystemCommands)
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    async def run(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        given: str = "",
+        seconds: float = 30.0,
+    ) -> Ran:
+        self.asked.append(tuple(command))
+        return await self.inner.run(command, environment=environment, given=given, seconds=seconds)
+
+
+class SlurmRoom:
+    """The Slurm of `scripts/servers`."""
+
+    hold = ("--hold",)
+    wrong = ("--partition=no-such-partition",)
+
+    def __init__(self) -> None:
+        self.conf = servers.slurm()
+        self.counted = Counted()
+
+    @property
+    def commands(self) -> int:
+        return len(self.counted.asked)
+
+    def system(self) -> SlurmBatch:
+        return SlurmBatch(self.counted, {**os.environ, "SLURM_CONF": self.conf})
+
+    def without_scheduler(self, folder: Path) -> SlurmBatch:
+        return SlurmBatch(SystemCommands(), {**os.environ, "SLURM_CONF": str(moved_slurm(self.conf, folder))})
+
+
+@dataclass(slots=True)
+class Joined:
+    """What a site agent works with: PSI/J to submit and cancel, Slurm's own word on everything else."""
+
+    submitter: PsijSubmitter
+    reader: SlurmBatch
+
+    async def submit(self, job: PilotJob) -> BatchId | SubmitRefused:
+        return await self.submitter.submit(job)
+
+    async def cancel(self, jobs: Collection[BatchId]) -> None:
+        await self.submitter.cancel(jobs)
+
+    async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
+        return await self.reader.find(names)
+
+    async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
+        return await self.reader.outcome(jobs)
+
+
+class PsijRoom:
+    """The same Slurm through PSI/J."""
+
+    hold = SlurmRoom.hold
+    wrong = SlurmRoom.wrong
+
+    def __init__(self) -> None:
+        self.slurm = SlurmRoom()
+        self.folder = Path(mkdtemp(prefix="forestay-psij-"))
+
+    @property
+    def commands(self) -> int:
+        return self.slurm.commands
+
+    def system(self) -> Joined:
+        return self._joined(self.slurm.system(), self.slurm.conf)
+
+    def without_scheduler(self, folder: Path) -> Joined:
+        return self._joined(self.slurm.without_scheduler(folder), str(folder / "slurm.conf"))
+
+    def _joined(self, slurm: SlurmBatch, conf: str) -> Joined:
+        own = {**os.environ, "SLURM_CONF": conf}
+        return Joined(PsijSubmitter("slurm", folder=self.folder, environment=own, refusal=slurm.refusal), slurm)
+
+
+def moved_slurm(conf: str, folder: Path, *, host: str = "127.0.0.1") -> Path:
+    """A copy of Slurm's configuration whose controller and accounting are at ports where nobody listens."""
+    text = Path(conf).read_text()
+    for key in ("SlurmctldPort", "AccountingStoragePort"):
+        text = re.sub(rf"(?m)^{key}=.*$", f"{key}={closed_port()}", text)
+    text = re.sub(r"(?m)^(SlurmctldHost=[^(]*)\(.*\)$", rf"\1({host})", text)
+    text = re.sub(r"(?m)^AccountingStorageHost=.*$", f"AccountingStorageHost={host}", text)
+    text = re.sub(r"(?m)^MessageTimeout=.*$", "MessageTimeout=1", text)  # how long the commands go on trying
+    path = folder / "slurm.conf"
+    path.write_text(text)
+    return path
+
+
+def closed_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+ROOMS: dict[str, Callable[[], BatchRoom]] = {"slurm": SlurmRoom, "psij": PsijRoom}

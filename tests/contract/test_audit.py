@@ -1,0 +1,152 @@
+"""The contract of the audit log's store, and the service that writes through it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import pytest
+from tests.contract.examples import ODD_TEXTS
+from tests.contract.room import Stores
+
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.domain.exceptions.safeguards.audit import AuditPage, Broken, Head, Note, check, head_of, next_page
+from forestay.ports.errors import Transient
+from forestay.ports.exceptions.audit import AuditStore
+from forestay.services.exceptions.record.keep_audit import KeepAudit
+
+OpenAnother = Callable[[], Awaitable[Stores]]
+
+
+def page(head: Head | None = None, name: str = "n1", tenant: str = "alpha", count: int = 2) -> AuditPage:
+    notes = [
+        Note(ODD_TEXTS[number % 7], "job.cancel", f"j{number}", detail={"odd": list(ODD_TEXTS)})
+        for number in range(count)
+    ]
+    return next_page(head or Head(), notes, tenant=tenant, name=name, now=1_700_000_000_123)
+
+
+def keeper(stores: Stores) -> KeepAudit:
+    return KeepAudit(stores.audit, SystemClock(), RandomIds())
+
+
+def note(number: int) -> Note:
+    return Note("ann", "job.cancel", f"j{number}")
+
+
+async def test_a_page_is_read_back_at_once_as_it_was_written(stores: Stores) -> None:
+    made = page()
+    assert await stores.audit.add(made)
+    assert await stores.audit.get("alpha", [1, 2]) == {1: made}
+    assert await stores.audit.get("beta", [1]) == {}
+    assert await stores.audit.get("alpha", []) == {}
+
+
+async def test_what_stands_stays(stores: Stores) -> None:
+    first = page()
+    assert await stores.audit.add(first)
+    assert not await stores.audit.add(page(name="n2"))
+    assert not await stores.audit.add(first)
+    assert await stores.audit.get("alpha", [1]) == {1: first}
+    assert await stores.audit.add(page(name="n3", tenant="beta")), "each tenant has its own chain"
+
+
+async def test_pages_are_found_by_entry_and_the_last_of_all(stores: Stores) -> None:
+    assert await stores.audit.last("alpha") is None
+    head, pages = Head(), list[AuditPage]()
+    for number in range(12):
+        pages.append(page(head, f"n{number}", count=number % 3 + 1))
+        head = head_of(pages[-1])
+        assert await stores.audit.add(pages[-1])
+    await stores.audit.add(page(tenant="beta"))
+    await stores.jobs.refresh()
+    assert await stores.audit.last("alpha") == pages[-1]
+    assert await stores.audit.find("alpha", entry=1) == pages
+    assert await stores.audit.find("alpha", entry=3, limit=2) == pages[1:3]
+    assert await stores.audit.find("alpha", entry=head.number) == pages[-1:]
+    assert await stores.audit.find("alpha", entry=head.number + 1) == []
+
+
+async def test_many_writers_make_one_chain(stores: Stores, another: OpenAnother) -> None:
+    keepers = [keeper(await another()) for _ in range(4)]
+    written = await asyncio.gather(
+        *(keepers[number % 4].write("alpha", [note(number), note(number)]) for number in range(60))
+    )
+    numbers = sorted(entry.number for entries in written for entry in entries)
+    assert numbers == list(range(1, 121))
+    assert all(entries[1].before == entries[0].hash for entries in written)
+    entries, head = await keeper(stores).read("alpha", start=1, limit=1_000)
+    assert check(entries, Head()) == Head(0, 120, head.hash)
+    assert head.number == 120
+    assert {entry for found in written for entry in (one.hash for one in found)} == {one.hash for one in entries}
+    assert sum(one.pages for one in keepers) < 60, "what comes together is written together"
+
+
+async def test_reading_from_a_number_or_the_last_ones(stores: Stores) -> None:
+    own = keeper(stores)
+    told: list[Head] = []
+    own.anchored = lambda _, head: told.append(head)
+    for number in range(40):
+        await own.write("alpha", [note(number)])
+    fresh = keeper(stores)
+    entries, head = await fresh.read("alpha", limit=5)
+    assert [one.number for one in entries] == [36, 37, 38, 39, 40]
+    assert head == told[-1]
+    assert [one.number for one in (await fresh.read("alpha", start=18, limit=4))[0]] == [18, 19, 20, 21]
+    assert (await fresh.read("alpha", start=41))[0] == []
+    assert await fresh.read("beta") == ([], Head())
+    assert await fresh.write("alpha", []) == ()
+    many = await fresh.write("alpha", [note(number) for number in range(450)])
+    assert [one.number for one in many] == list(range(41, 491))
+
+
+@dataclass
+class Unclear:
+    """A store that does what it is asked and says that it does not know; then one that works."""
+
+    under: AuditStore
+    left: int
+    does: bool
+
+    async def add(self, page: AuditPage) -> bool:
+        if self.left:
+            self.left -= 1
+            if self.does:
+                await self.under.add(page)
+            raise Transient("no answer")
+        return await self.under.add(page)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.under, name)
+
+
+@pytest.mark.parametrize("does", [True, False])
+async def test_an_unclear_answer_makes_no_second_entry(stores: Stores, does: bool) -> None:
+    own = keeper(stores)
+    await own.write("alpha", [note(1)])
+    own.store = Unclear(stores.audit, 2, does)  # type: ignore[assignment]
+    (entry,) = await own.write("alpha", [note(2)])
+    assert entry.number == 2
+    entries, _ = await keeper(stores).read("alpha", start=1)
+    assert [one.on for one in entries] == ["j1", "j2"]
+
+
+async def test_a_page_of_another_that_came_first_is_followed(stores: Stores) -> None:
+    own = keeper(stores)
+    await own.write("alpha", [note(1)])
+    other = keeper(stores)
+    await other.write("alpha", [note(2)])
+    (entry,) = await own.write("alpha", [note(3)])
+    assert entry.number == 3
+    entries, _ = await other.read("alpha", start=1)
+    assert not isinstance(check(entries, Head()), Broken)
+    # A changed entry shows however the rest was written.
+    assert isinstance(check([entries[0], replace(entries[1], by="mallory"), entries[2]], Head()), Broken)
+
+
+async def test_without_the_store_the_caller_hears_of_it(unreachable: Stores) -> None:
+    with pytest.raises(Transient):
+        await keeper(unreachable).write("alpha", [note(1)])
+    with pytest.raises(Transient):
+        await keeper(unreachable).read("alpha")

@@ -1,0 +1,319 @@
+"""The contract of the incident store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.contract.examples import NOW, ODD_TEXTS
+from tests.contract.room import Stores
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.inbox import Pile, pile_of
+from forestay.domain.exceptions.incidents.incident import (
+    Decision,
+    Incident,
+    IncidentState,
+    Standing,
+    StepMark,
+    StepRecord,
+    standing_of,
+    step_record_id,
+)
+from forestay.ports.errors import Permanent, Transient
+from forestay.ports.exceptions.incident_store import TALLY_FIELDS, IncidentQuery
+from forestay.ports.jobs.job_store import Conflicted, Unknown, Version, Written
+
+OpenAnother = Callable[[], Awaitable[Stores]]
+
+
+def incident(name: str = "i1", **changes: Any) -> Incident:
+    made = Incident(
+        id=name, tenant="alpha", owner="ada", kind=ExceptionType.ABORT, at=NOW, case="c1", item="align", job="j1",
+        attempt=2, cause="memory", flow="f" * 64, context={"evidence": {"exit_code": 137, "texts": list(ODD_TEXTS)}},
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+def step(name: str = "i1", number: int = 0, mark: StepMark = StepMark.BEGUN, **changes: Any) -> StepRecord:
+    made = StepRecord(name, 1, number, mark, "alpha", NOW, "suspend", {"target": "case"})
+    return replace(made, **changes)
+
+
+async def add(stores: Stores, *incidents: Incident) -> None:
+    added = await stores.incidents.add_incidents([(one, standing_of(one)) for one in incidents])
+    assert list(added) == [True] * len(incidents)
+
+
+class TestIncidents:
+    async def test_one_is_read_back_at_once_and_stands_open(self, stores: Stores) -> None:
+        await add(stores, incident(), incident(ODD_TEXTS[1]))
+        assert await stores.incidents.get_incidents(["i1", "i2"]) == {"i1": incident()}
+        assert (await stores.incidents.get_incidents([ODD_TEXTS[1]]))[ODD_TEXTS[1]] == incident(ODD_TEXTS[1])
+        standing = (await stores.incidents.get_standings(["i1", "none"]))["i1"].standing
+        assert standing == standing_of(incident())
+        assert (standing.state, standing.due) == (IncidentState.OPEN, NOW)
+
+    async def test_the_first_one_stays(self, stores: Stores) -> None:
+        await add(stores, incident())
+        other = incident(cause="disk")
+        added = await stores.incidents.add_incidents(
+            [(other, standing_of(other)), (incident("i2"), standing_of(incident("i2")))]
+        )
+        assert list(added) == [False, True]
+        assert (await stores.incidents.get_incidents(["i1"]))["i1"].cause == "memory"
+        assert (await stores.incidents.get_standings(["i1"]))["i1"].standing.cause == "memory"
+        assert list(await stores.incidents.add_incidents([])) == []
+
+    async def test_what_was_sent_again_does_not_open_it_again(self, stores: Stores) -> None:
+        await add(stores, incident())
+        found = (await stores.incidents.get_standings(["i1"]))["i1"]
+        done = found.standing.moved(IncidentState.COMPLETE, now=NOW + 1)
+        (result,) = await stores.incidents.put_standings([(done, found.version)])
+        assert isinstance(result, Written)
+        await stores.incidents.add_incidents([(incident(), standing_of(incident()))])
+        assert (await stores.incidents.get_standings(["i1"]))["i1"].standing == done
+
+    async def test_exactly_one_of_many_writers_creates_it(self, stores: Stores, another: OpenAnother) -> None:
+        writers = await asyncio.gather(*(another() for _ in range(8)))
+        made = [incident(owner=f"o{place}") for place in range(8)]
+        answers = await asyncio.gather(
+            *(one.incidents.add_incidents([(it, standing_of(it))]) for one, it in zip(writers, made, strict=True))
+        )
+        winners = [place for place, (added,) in enumerate(answers) if added]
+        assert len(winners) == 1
+        assert (await stores.incidents.get_incidents(["i1"]))["i1"].owner == f"o{winners[0]}"
+
+    async def test_a_document_that_is_too_large_is_refused(self, stores: Stores) -> None:
+        large = incident(context={"log": "x" * 70_000})
+        with pytest.raises(Permanent):
+            await stores.incidents.add_incidents([(large, standing_of(large))])
+        with pytest.raises(Permanent):
+            await stores.incidents.add_steps([step(detail={"log": "x" * 70_000})])
+
+
+class TestStandings:
+    async def test_one_is_written_over_the_version_that_was_read(self, stores: Stores) -> None:
+        await add(stores, incident())
+        first = (await stores.incidents.get_standings(["i1"]))["i1"]
+        held = first.standing.moved(IncidentState.HELD, now=NOW + 5, note="no rule answers")
+        (result,) = await stores.incidents.put_standings([(held, first.version)])
+        assert isinstance(result, Written)
+        (late,) = await stores.incidents.put_standings([(replace(held, note="other"), first.version)])
+        assert isinstance(late, Conflicted)
+        again = (await stores.incidents.get_standings(["i1"]))["i1"]
+        assert again == (held, result.version)
+        assert again.standing.due is None
+
+    async def test_exactly_one_of_many_writers_wins(self, stores: Stores, another: OpenAnother) -> None:
+        await add(stores, incident())
+        found = (await stores.incidents.get_standings(["i1"]))["i1"]
+        writers = await asyncio.gather(*(another() for _ in range(8)))
+        results = await asyncio.gather(
+            *(
+                one.incidents.put_standings([(replace(found.standing, note=str(place)), found.version)])
+                for place, one in enumerate(writers)
+            )
+        )
+        winners = [place for place, (result,) in enumerate(results) if isinstance(result, Written)]
+        assert len(winners) == 1
+        assert (await stores.incidents.get_standings(["i1"]))["i1"].standing.note == str(winners[0])
+
+    async def test_nothing_to_write(self, stores: Stores) -> None:
+        assert list(await stores.incidents.put_standings([])) == []
+
+
+MANY = [
+    incident(
+        f"i{place:03}", tenant=("alpha", "beta")[place % 2], owner=("ada", "bob", ODD_TEXTS[2])[place % 3],
+        cause=("memory", "node", "unknown")[place // 2 % 3], flow=("f1", "f2")[place // 3 % 2], at=NOW + place // 4,
+        kind=(ExceptionType.ABORT, ExceptionType.TIMEOUT)[place // 5 % 2], case=f"c{place % 4}", job=f"j{place}",
+    )
+    for place in range(60)
+]  # fmt: skip
+
+
+def stand(one: Incident, place: int) -> Standing:
+    state = list(IncidentState)[place % 7]
+    due = None if place % 5 == 0 else NOW + 100 - place // 2
+    return replace(standing_of(one, group=one.cause), state=state, due=due, changed=NOW + place % 9)
+
+
+class TestSearch:
+    async def test_by_every_field_in_every_order_page_by_page(self, stores: Stores) -> None:
+        standings = [stand(one, place) for place, one in enumerate(MANY)]
+        await stores.incidents.add_incidents(list(zip(MANY, standings, strict=True)))
+        await stores.jobs.refresh()
+        states = frozenset({IncidentState.OPEN, IncidentState.HELD})
+        queries: list[tuple[IncidentQuery, Callable[[Standing], bool]]] = [
+            (IncidentQuery(), lambda one: True),
+            (IncidentQuery(tenant="alpha"), lambda one: one.tenant == "alpha"),
+            (IncidentQuery(owner=ODD_TEXTS[2]), lambda one: one.owner == ODD_TEXTS[2]),
+            (IncidentQuery(kind="timeout"), lambda one: one.kind is ExceptionType.TIMEOUT),
+            (IncidentQuery(states=states), lambda one: one.state in states),
+            (IncidentQuery(cause="node", flow="f2"), lambda one: one.cause == "node" and one.flow == "f2"),
+            (IncidentQuery(case="c1", item="align"), lambda one: one.case == "c1"),
+            (IncidentQuery(job="j7"), lambda one: one.job == "j7"),
+            (IncidentQuery(group="memory"), lambda one: one.group == "memory"),
+            (IncidentQuery(since=NOW + 3, until=NOW + 9), lambda one: NOW + 3 <= one.at < NOW + 9),
+            (IncidentQuery(changed=NOW + 4), lambda one: one.changed >= NOW + 4),
+            (IncidentQuery(due=NOW + 80), lambda one: one.due is not None and one.due <= NOW + 80),
+            (IncidentQuery(tenant="gamma"), lambda one: False),
+        ]
+        for query, fits in queries:
+            for sort in ("at", "-at", "due", "-due", "changed", "-changed"):
+                field, down = sort.removeprefix("-"), sort.startswith("-")
+                expected = sorted(filter(fits, standings), key=lambda one: one.id, reverse=down)
+                expected.sort(key=lambda one: getattr(one, field) or 0, reverse=down)
+                expected.sort(key=lambda one: getattr(one, field) is None)
+                found: list[Standing] = []
+                cursor: str | None = None
+                while True:
+                    page = await stores.incidents.find(query, sort=sort, limit=7, cursor=cursor)
+                    assert len(page.found) <= 7
+                    found += [one.standing for one in page.found]
+                    cursor = page.cursor
+                    if cursor is None:
+                        break
+                assert found == expected, (query, sort)
+
+    async def test_what_was_found_can_be_written(self, stores: Stores) -> None:
+        await add(stores, incident())
+        await stores.jobs.refresh()
+        (found,) = (await stores.incidents.find(IncidentQuery(due=NOW), sort="due")).found
+        (result,) = await stores.incidents.put_standings(
+            [(found.standing.moved(IncidentState.ACTING, now=NOW), found.version)]
+        )
+        assert isinstance(result, Written)
+        await stores.jobs.refresh()
+        assert (await stores.incidents.find(IncidentQuery(due=NOW + 99))).found == []
+
+    async def test_counts(self, stores: Stores) -> None:
+        await add(stores, *MANY)
+        await stores.jobs.refresh()
+        assert await stores.incidents.count(IncidentQuery(), by="tenant") == {"alpha": 30, "beta": 30}
+        owners = Counter(one.owner for one in MANY if (one.kind, one.flow) == (ExceptionType.TIMEOUT, "f2"))
+        assert len(owners) == 3
+        found = await stores.incidents.count(IncidentQuery(kind="timeout", flow="f2"), by="owner")
+        assert found == owners
+        assert list(found.values()) == sorted(owners.values(), reverse=True)
+
+    async def test_piles(self, stores: Stores) -> None:
+        standings = [
+            replace(
+                stand(one, place),
+                core_seconds=place,
+                group=one.cause if place % 4 else "",
+                note="it needs a second person" if place % 3 == 0 else ODD_TEXTS[1],
+            )
+            for place, one in enumerate(MANY)
+        ]
+        await stores.incidents.add_incidents(list(zip(MANY, standings, strict=True)))
+        await stores.jobs.refresh()
+        states = frozenset({IncidentState.HELD, IncidentState.WAITING})
+        for query in (IncidentQuery(), IncidentQuery("alpha", states=states), IncidentQuery("gamma")):
+            expected: dict[tuple[object, ...], Pile] = {}
+            for one in sorted(standings, key=lambda one: (one.at, one.id)):
+                if query.tenant not in (None, one.tenant) or (query.states and one.state not in query.states):
+                    continue
+                pile = pile_of(one)
+                before = expected.get(pile[:5])
+                if before is not None:
+                    cost = before.core_seconds + pile.core_seconds
+                    pile = before._replace(many=before.many + 1, core_seconds=cost)
+                expected[pile[:5]] = pile
+            assert sorted(await stores.incidents.piles(query)) == sorted(expected.values())
+        (moved,) = (await stores.incidents.get_standings(["i003"])).values()
+        await stores.incidents.put_standings(
+            [(moved.standing.moved(IncidentState.FAILED, now=NOW, note="given up"), moved.version)]
+        )
+        await stores.jobs.refresh()
+        held = IncidentQuery(states=frozenset({IncidentState.HELD}))
+        assert sum(one.many for one in await stores.incidents.piles(held)) == sum(
+            one.state is IncidentState.HELD for one in standings if one.id != "i003"
+        )
+
+    async def test_tallies(self, stores: Stores) -> None:
+        await add(stores, *MANY)
+        await stores.jobs.refresh()
+        first, last = min(one.at for one in MANY), max(one.at for one in MANY)
+        step = max(1, (last - first) // 5)
+        query = IncidentQuery("alpha", since=first + 1, until=last)
+        for by in sorted(TALLY_FIELDS):
+            expected: list[Counter[str]] = [Counter() for _ in range((last - 1 - first - 1) // step + 1)]
+            for one in MANY:
+                if one.tenant == "alpha" and first < one.at < last:
+                    value = "open" if by == "state" else str(getattr(one, by))
+                    expected[(one.at - first - 1) // step][value] += 1
+            assert sum(map(bool, expected)) > 1
+            assert await stores.incidents.tally(query, step=step, by=by) == expected
+        for wrong, by in ((IncidentQuery(since=1), "cause"), (query, "owner")):
+            with pytest.raises(Permanent):
+                await stores.incidents.tally(wrong, step=step, by=by)
+        with pytest.raises(Permanent):
+            await stores.incidents.tally(IncidentQuery(since=0, until=501), step=1, by="cause")
+
+    async def test_what_cannot_be_asked(self, stores: Stores) -> None:
+        find = stores.incidents.find
+        for asked in (
+            find(IncidentQuery(), sort="owner"),
+            find(IncidentQuery(), limit=0),
+            find(IncidentQuery(), limit=1001),
+            find(IncidentQuery(), cursor="nonsense"),
+        ):
+            with pytest.raises(Permanent):
+                await asked
+        with pytest.raises(Permanent):
+            await stores.incidents.count(IncidentQuery(), by="job")
+
+
+class TestDecisionsAndSteps:
+    async def test_a_decision_is_made_once(self, stores: Stores) -> None:
+        first = Decision(
+            "i1", 1, "alpha", NOW, "matched", "rule-7", {"name": "e", "steps": []}, detail={"path": [1, 4]}
+        )
+        second = replace(first, n=2, by="bob", exlet=None, shadow=True)
+        assert list(await stores.incidents.add_decisions([first])) == [True]
+        assert list(await stores.incidents.add_decisions([replace(first, by="other"), second])) == [False, True]
+        assert await stores.incidents.get_decision("i1", 1) == first
+        assert await stores.incidents.get_decision("i1", 3) is None
+        await stores.jobs.refresh()
+        assert list(await stores.incidents.decisions("i1")) == [first, second]
+        assert list(await stores.incidents.decisions("i")) == []
+
+    async def test_a_step_is_begun_once_and_over_once(self, stores: Stores) -> None:
+        made = [step(number=10), step(number=2), step(number=2, mark=StepMark.OVER), step("i2")]
+        assert list(await stores.incidents.add_steps([*made, made[0]])) == [True] * 4 + [False]
+        assert list(await stores.incidents.add_steps([step(number=2, at=NOW + 9)])) == [False]
+        name = step_record_id("i1", 1, 2, StepMark.BEGUN)
+        assert await stores.incidents.get_steps([name, "none"]) == {name: step(number=2)}
+        await stores.jobs.refresh()
+        assert list(await stores.incidents.steps("i1")) == [made[1], made[2], made[0]]
+
+    async def test_exactly_one_of_many_begins_a_step(self, stores: Stores, another: OpenAnother) -> None:
+        crowd = await asyncio.gather(*(another() for _ in range(8)))
+        answers = await asyncio.gather(
+            *(one.incidents.add_steps([step(at=NOW + place)]) for place, one in enumerate(crowd))
+        )
+        winners = [place for place, (added,) in enumerate(answers) if added]
+        assert len(winners) == 1
+        (found,) = (await stores.incidents.get_steps([step().id])).values()
+        assert found.at == NOW + winners[0]
+
+
+async def test_a_store_that_does_not_answer(unreachable: Stores) -> None:
+    with pytest.raises(Transient):
+        await unreachable.incidents.get_standings(["i1"])
+    with pytest.raises(Transient):
+        await unreachable.incidents.add_incidents([(incident(), standing_of(incident()))])
+    with pytest.raises(Transient):
+        await unreachable.incidents.add_steps([step()])
+    with pytest.raises(Transient):
+        await unreachable.incidents.find(IncidentQuery())
+    found = standing_of(incident())
+    (result,) = await unreachable.incidents.put_standings([(found, Version(1, 1))])
+    assert isinstance(result, Unknown)

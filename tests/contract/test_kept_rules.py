@@ -1,0 +1,115 @@
+"""Rule sets on every store: versions are made once, heads move on, and copies follow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.contract.examples import ODD_TEXTS
+from tests.contract.room import Stores
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.rules.rule_set import Level, RuleSet, RuleSetId, TreeKey, Version, diff, next_version, with_tree
+from forestay.domain.rules.rule_tree import Conclusion, Rule, RuleTree, add, walk
+from forestay.ports.documents import Slip
+from forestay.ports.errors import Conflict, NotFound, Transient
+from forestay.services.rules.keep_rules import VERSION, Cornerstone, KeepRules, head_name, heads_in, version_name
+
+OpenAnother = Callable[[], Awaitable[Stores]]
+
+HOUSE = RuleSetId("alpha", Level.DOMAIN, "house")
+KEY = TreeKey(ExceptionType.ABORT, "*")
+
+
+def grown(rule_set: RuleSet, name: str, words: str = "") -> tuple[RuleSet, Version]:
+    tree = rule_set.tree(KEY)
+    rule = Rule(
+        name,
+        f"cause == '{name}'",
+        Conclusion(steps=({"action": "hold"},)),
+        cornerstone=name,
+        author="ann",
+        description=words,
+    )
+    later = add(tree, rule, walk(tree, lambda _: False, shadow=True))
+    assert isinstance(later, RuleTree)
+    new = with_tree(rule_set, KEY, later)
+    return new, next_version(rule_set, new, by="ann", at=7, note=words)
+
+
+async def test_versions_are_read_back_whole(stores: Stores, another: OpenAnother) -> None:
+    rules, current = KeepRules(stores.slips), RuleSet(HOUSE)
+    assert await rules.load(HOUSE) == current
+    for place, words in enumerate(ODD_TEXTS[:6]):
+        current, version = grown(current, f"r{place}", words)
+        await rules.store(version)
+    other = KeepRules((await another()).slips)
+    for reader in (rules, other):
+        assert diff(await reader.load(HOUSE), current) == ()
+        third = await reader.load(HOUSE, 3)
+        assert (third.version, len(third)) == (3, 3)
+        assert await reader.newest(HOUSE) == 6
+    assert [one.note for one in await other.versions(HOUSE, 1, 6)] == list(ODD_TEXTS[:6])
+    assert heads_in(await other.mark()) == {HOUSE: 6}
+    await stores.jobs.refresh()
+    assert await other.heads() == {HOUSE: 6}
+    with pytest.raises(NotFound):
+        await other.load(HOUSE, 7)
+
+
+async def test_of_many_who_make_the_same_version_one_does(stores: Stores, another: OpenAnother) -> None:
+    writers = [KeepRules((await another()).slips) for _ in range(6)]
+    attempts = [grown(RuleSet(HOUSE), f"r{place}")[1] for place in range(6)]
+    results = await asyncio.gather(
+        *(one.store(version) for one, version in zip(writers, attempts, strict=True)), return_exceptions=True
+    )
+    won = [place for place, result in enumerate(results) if result is None]
+    assert len(won) == 1
+    assert all(isinstance(result, Conflict) for place, result in enumerate(results) if place not in won)
+    kept = await KeepRules(stores.slips).load(HOUSE)
+    assert list(kept.tree(KEY).rules) == ["root", f"r{won[0]}"]
+
+
+async def test_a_version_whose_writer_died_is_put_in_force_by_the_next(stores: Stores) -> None:
+    rules = KeepRules(stores.slips)
+    _, version = grown(RuleSet(HOUSE), "r1")
+    body = {
+        "rule_set": {"tenant": "alpha", "level": "domain", "name": "house"},
+        "number": 1,
+        "by": "dead",
+        "at": 1,
+        "changes": [],
+    }
+    await stores.slips.put([(Slip(version_name(HOUSE, 1), "alpha", VERSION, body), None)])
+    assert await rules.newest(HOUSE) == 0
+    with pytest.raises(Conflict):
+        await rules.store(version)
+    assert await rules.newest(HOUSE) == 1
+    current = await rules.load(HOUSE)
+    _, second = grown(current, "r2")
+    await rules.store(second)
+    assert await rules.newest(HOUSE) == 2
+
+
+async def test_cornerstones_are_kept_as_they_were(stores: Stores) -> None:
+    rules = KeepRules(stores.slips)
+    first = Cornerstone("i1", "abort", "*", {"cause": "memory", "case.data": {"text": ODD_TEXTS[1]}})
+    await rules.keep_cornerstone("alpha", first)
+    await rules.keep_cornerstone("alpha", first._replace(context={}))
+    assert await rules.cornerstones("alpha", ["i1", "i2"]) == {"i1": first}
+    assert await rules.cornerstones("beta", ["i1"]) == {}
+
+
+async def test_every_document_names_its_tenant(stores: Stores) -> None:
+    rules = KeepRules(stores.slips)
+    for tenant in ("alpha", "beta"):
+        await rules.store(grown(RuleSet(HOUSE._replace(tenant=tenant)), "r1")[1])
+        name = HOUSE._replace(tenant=tenant)
+        found = await stores.slips.get([head_name(name), version_name(name, 1)])
+        assert {one.slip.tenant for one in found.values()} == {tenant}
+
+
+async def test_a_store_that_does_not_answer(unreachable: Stores) -> None:
+    with pytest.raises(Transient):
+        await KeepRules(unreachable.slips).load(HOUSE)

@@ -1,0 +1,210 @@
+"""Rules are replayed over recorded incidents on every store."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+from tests.contract.room import Stores
+from tests.unit.services.recorded import HOUR, Story, record
+
+from forestay.adapters.cel.conditions import CelConditions
+from forestay.adapters.cel.sandbox import CelSandbox
+from forestay.adapters.system.clock import SystemClock
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.jobs.job_document import State
+from forestay.domain.jobs.lifecycle import Event
+from forestay.domain.rules.answer import Way
+from forestay.domain.rules.outcome import Came
+from forestay.domain.rules.replay import Wrong
+from forestay.domain.rules.rule_set import Level, RuleSetId
+from forestay.domain.rules.rule_tree import Conclusion
+from forestay.ports.errors import NotFound
+from forestay.services.flows.keep_flows import KeepFlows
+from forestay.services.rules import replay_rules
+from forestay.services.rules.edit_rules import Draft, Edited, EditRules
+from forestay.services.rules.keep_rules import KeepRules
+from forestay.services.rules.promote_rules import NotPromoted, PromoteRules
+from forestay.services.rules.propose_rules import ProposeRules
+from forestay.services.rules.replay_rules import NotReplayed, Question, Replayed, ReplayRules
+from forestay.services.rules.rule_cache import RuleCache
+
+HOUSE = RuleSetId("lab", Level.DOMAIN, "house")
+HOLD = {"action": "hold"}
+LADDER = {"action": "ladder"}
+MORE = {"action": "resubmit", "how": "changed", "needs": {"memory": {"factor": 2.0, "at_most": 1 << 40}}}
+STORIES = [
+    Story("n1", ["node"]),
+    Story("n2", ["node", "node"]),
+    Story("c1", ["code", "code"], end=State.FAILED, decisions=["retry", "fail"]),
+    Story("c2", ["code"], end=State.FAILED, decisions=["fail"]),
+    Story("m1", [{"cause": "memory", "by": "ann"}], decisions=["hold"], memory=1 << 31),
+    Story("x1", ["node"], tenant="other"),
+]
+
+
+class Desk:
+    def __init__(self, stores: Stores, sandbox: CelSandbox) -> None:
+        numbers = count(1)
+        clock, conditions, rules = SystemClock(), CelConditions(), KeepRules(stores.slips)
+        self.stores = stores
+        self.edit = EditRules(rules, conditions, sandbox, clock, lambda: f"r{next(numbers)}")
+        self.replaying = ReplayRules(
+            stores.incidents, stores.jobs, KeepFlows(stores.jobs, clock), rules,
+            RuleCache(KeepRules(stores.slips), conditions), conditions, sandbox, clock,
+        )  # fmt: skip
+        self.promoting = PromoteRules(self.edit, self.replaying)
+        self.proposing = ProposeRules(self.replaying)
+
+    def draft(self, condition: str, told: dict[str, Any], *steps: dict[str, Any]) -> Draft:
+        return Draft(HOUSE, ExceptionType.ABORT, "", condition, Conclusion(steps=steps), f"i-{told['cause']}", told)
+
+    async def add(self, condition: str, told: dict[str, Any], *steps: dict[str, Any]) -> str:
+        done = await self.edit.add(self.draft(condition, told, *steps), by="ann", confirmed=True)
+        assert isinstance(done, Edited), done
+        return done.rule
+
+    async def replay(self, **question: Any) -> Replayed:
+        done = await self.replaying.replay(Question(HOUSE, **question))
+        assert isinstance(done, Replayed), done
+        return done
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Any:
+    sandbox = CelSandbox()
+    yield sandbox
+    sandbox.end()
+
+
+@pytest.fixture
+async def desk(stores: Stores, sandbox: CelSandbox) -> Desk:
+    return Desk(stores, sandbox)
+
+
+@pytest.mark.ledger("P1-34")
+async def test_what_would_differ_what_would_be_wrong_and_what_it_costs(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_rules, "PAGE", 3)
+    monkeypatch.setattr(replay_rules, "BUNCH", 2)
+    names = await record(desk.stores.jobs, desk.stores.incidents, *STORIES)
+    before = (await desk.replay()).report
+    assert (before.incidents, before.same, before.differs, before.by_rule) == (7, 7, 0, 0)
+    await desk.add('cause == "node"', {"cause": "node"}, HOLD)
+    await desk.add('cause == "code"', {"cause": "code"}, HOLD)
+    await desk.add('cause == "memory"', {"cause": "memory"}, MORE)
+    acting = (await desk.replay(acting=True)).report
+    assert (acting.differs, acting.by_rule) == (0, 0), "shadows do not act"
+    seen: list[int] = []
+    done = await desk.replaying.replay(Question(HOUSE), seen.append)
+    assert isinstance(done, Replayed)
+    report = done.report
+    assert seen[-1] == 7
+    assert (report.incidents, report.by_rule, report.differs, report.same) == (7, 7, 7, 0)
+    assert report.came == {Came.MENDED: 3, Came.AGAIN: 1, Came.GIVEN_UP: 2, Came.BY_HAND: 1}
+    assert report.wrong == {Wrong.STOPS: 3}, "a node that was lost was made up for by a further try"
+    node, code, memory = (report.rules[f"domain/house#r{place}"] for place in (1, 2, 3))
+    assert (node.answered, sum(node.wrong.values()), code.answered, sum(code.wrong.values())) == (3, 3, 3, 0)
+    assert (memory.right, memory.spent) == (1, 0), "more memory is what the person's try had"
+    assert node.examples
+    assert set(node.examples) <= {*names["n1"], *names["n2"]}
+    # The second try of c1 ran for 600 s on two cores, and would not have been made.
+    assert (code.saved, report.saved, report.spent) == (1200, 1200, 0)
+    ways = {(key.cause, key.then, key.now): group.count for key, group in report.groups.items()}
+    assert ways[("code", Way.RETRY, Way.HOLD)] == 1
+    assert ways[("code", Way.FAIL, Way.HOLD)] == 2
+    assert ways[("memory", Way.HOLD, Way.CHANGED)] == 1
+
+
+@pytest.mark.ledger("P1-34")
+async def test_drafts_versions_and_times(desk: Desk) -> None:
+    at = STORIES[0].at
+    late = Story("late", ["code"], end=State.FAILED, decisions=["fail"], at=at + 100 * HOUR)
+    await record(desk.stores.jobs, desk.stores.incidents, *STORIES, late)
+    draft = desk.draft('cause == "code"', {"cause": "code"}, LADDER)
+    done = await desk.replay(drafts=[draft])
+    (name,) = done.drafts
+    assert done.version == 0
+    tally = done.report.rules[name]
+    assert (tally.answered, tally.differs, tally.wrong) == (4, 3, {Wrong.IN_VAIN: 1})
+    assert tally.spent == 3 * 1200, "three further tries, each as long as the one that failed"
+    assert (await desk.replay(since=at + 50 * HOUR)).report.incidents == 1
+    until = await desk.replay(until=at + 2 * HOUR)
+    assert until.report.incidents == 5, "the first of each job"
+    assert until.report.came[Came.AGAIN] == 1, "what came after the time still tells what came of it"
+    newest = await desk.replay(most=3)
+    assert (newest.report.incidents, newest.whole) == (3, False)
+    wrong = await desk.replaying.replay(Question(HOUSE, drafts=[desk.draft("nope", {"cause": "code"}, LADDER)]))
+    assert isinstance(wrong, NotReplayed)
+    assert wrong.problems
+    untrue = await desk.replaying.replay(Question(HOUSE, drafts=[desk.draft('cause == "x"', {"cause": "y"}, LADDER)]))
+    assert isinstance(untrue, NotReplayed)
+    with pytest.raises(NotFound):
+        await desk.replay(version=9)
+
+
+@pytest.mark.ledger("P1-34")
+async def test_an_error_on_the_path_is_told(desk: Desk) -> None:
+    names = await record(desk.stores.jobs, desk.stores.incidents, Story("n1", ["node"]))
+    await desk.add('job.labels["queue"] == "long"', {"cause": "x", "job.labels": {"queue": "long"}}, HOLD)
+    report = (await desk.replay()).report
+    assert (report.errors, report.wrongs) == (1, 0)
+    assert [one.incident for one in report.messages] == names["n1"]
+    assert report.messages[0].message
+
+
+@pytest.mark.ledger("P1-34")
+async def test_no_rule_acts_before_it_was_replayed(desk: Desk) -> None:
+    names = await record(desk.stores.jobs, desk.stores.incidents, *STORIES)
+    good = await desk.add('cause == "memory"', {"cause": "memory"}, MORE)
+    bad = await desk.add('cause == "node"', {"cause": "node"}, HOLD)
+    noted: list[Any] = []
+
+    async def note(summary: Any) -> None:
+        noted.append(summary)
+
+    done = await desk.promoting.promote(HOUSE, good, by="ben", about_to=note)
+    assert isinstance(done, Edited), done
+    assert done.version.replayed is not None
+    kept = (await desk.replaying.rules.versions(HOUSE, done.version.number, done.version.number))[0].replayed
+    assert kept == done.version.replayed == noted[0]
+    assert (kept["incidents"], kept["all"]) == (7, True)
+    refused = await desk.promoting.promote(HOUSE, bad, by="ben", about_to=note)
+    assert isinstance(refused, NotPromoted)
+    assert "would stop a job" in refused.reasons[0]
+    assert set(refused.examples) <= {*names["n1"], *names["n2"]}
+    without = await desk.promoting.promote(HOUSE, bad, by="ben", confirmed=True, about_to=note)
+    assert isinstance(without, NotPromoted), "it wants a reason"
+    assert len(noted) == 1
+    sure = await desk.promoting.promote(HOUSE, bad, by="ben", confirmed=True, reason="nodes are sick", about_to=note)
+    assert isinstance(sure, Edited)
+    assert noted[1]["reason"] == "nodes are sick"
+    assert noted[1]["rule"]["wrong"] == 3
+
+
+@pytest.mark.ledger("P0-30")
+async def test_what_helped_again_and_again_is_proposed(desk: Desk) -> None:
+    stories = [
+        *(Story(f"n{place}", [{"cause": "node", "host": f"h{place}"}], host="other") for place in range(5)),
+        Story("n9", [{"cause": "node", "host": "h1"}, {"cause": "node", "host": "h1"}]),
+        *(Story(f"c{place}", ["code", "code"], end=State.FAILED, decisions=["retry", "fail"]) for place in range(4)),
+        *(Story(f"d{place}", ["disk"], decisions=["hold"]) for place in range(2)),
+        *(Story(f"x{place}", [{"cause": "time", "by": "ann", "event": Event.CANCEL}], end=State.CANCELLED, decisions=["hold"]) for place in range(3)),
+    ]  # fmt: skip
+    await record(desk.stores.jobs, desk.stores.incidents, *stories)
+    found = await desk.proposing.propose(Question(HOUSE))
+    assert found.incidents == 5 + 2 + 8 + 2 + 3
+    by_cause = {dict(one.proposal.facts)["cause"]: one for one in found.proposals}
+    assert set(by_cause) == {"node", "code", "time"}, "two times are too few"
+    node, code, time = by_cause["node"], by_cause["code"], by_cause["time"]
+    assert [step["action"] for step in node.proposal.steps] == ["avoid-host", "resubmit"]
+    assert (node.proposal.helped, node.proposal.tried, node.report.wrongs) == (6, 6, 0)
+    assert (node.report.incidents, node.report.differs) == (7, 7)
+    assert code.proposal.steps == ({"action": "hold"},)
+    assert (code.proposal.helped, code.report.saved) == (4, 4 * 1200)
+    assert time.proposal.steps == ({"action": "force-fail"},)
+    assert time.proposal.by_hand == 3
+    rules = await desk.replaying.rules.newest(HOUSE)
+    assert rules == 0, "nothing is added"

@@ -1,0 +1,116 @@
+"""Run the fault table: every test that its rows name, then its campaigns; the verdicts go to bench/results/fault_table.json.
+
+`python -m tests.system.faults [list|small|full] [--only tests,chaos,…] [--rows 7,8] [--no-keep]`
+
+What is not run now keeps the verdict of its last run, with its day.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+from bench.harness import commit, keep
+from bench.report.results import result
+from tests.system.faults.table import CAMPAIGNS, FULL, TABLE
+
+ROOT = Path(__file__).parents[3]
+TESTS = "tests"
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+
+
+def run_tests(rows: set[int]) -> dict[str, dict[str, Any]]:
+    """Every test of these rows once, one after the other; of all when none is named."""
+    names = sorted({test for row in TABLE for test in row.tests if not rows or row.number in rows})
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "verdicts.xml"
+        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={place}"]
+        words += ["-o", "junit_family=xunit1", *names]  # the newer one has no place for what a test measured
+        subprocess.run(words, cwd=ROOT, check=False, stdout=sys.stderr)
+        cases = list(ET.parse(place).iter("testcase"))  # noqa: S314 - pytest has just written it
+    found = {}
+    for name in names:
+        path, _, test = name.partition("::")
+        module = path.removesuffix(".py").replace("/", ".")
+        of = [one for one in cases if one.get("classname") == module and str(one.get("name")).split("[")[0] == test]
+        bad = [one for one in of if one.find("failure") is not None or one.find("error") is not None]
+        left_out = bool(of) and all(one.find("skipped") is not None for one in of)
+        verdict = "not run" if not of or left_out else "failed" if bad else "passed"
+        said = [str(word.get("value")) for one in of for word in one.iter("property") if word.get("name") == "figures"]
+        measured = "; ".join(said) or f"{len(of)} runs"
+        found[name] = _told(verdict, sum(float(one.get("time") or 0) for one in of), measured)
+    return found
+
+
+def run_campaign(words: tuple[str, ...]) -> dict[str, Any]:
+    """One campaign; its last line has its figures."""
+    say(f"campaign: {' '.join(words)}")
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=sys.stderr, text=True
+    )
+    last = (done.stdout.strip().splitlines() or [""])[-1]
+    say(last)
+    return _told("failed" if done.returncode else "passed", time.monotonic() - began, last) | {"words": " ".join(words)}
+
+
+def _told(verdict: str, seconds: float, words: str) -> dict[str, Any]:
+    return {
+        "verdict": verdict, "seconds": round(seconds, 1), "figures": words, "day": time.strftime("%Y-%m-%d"), "commit": commit(),
+    }  # fmt: skip
+
+
+def write(found: dict[str, dict[str, Any]], *, kept: bool) -> None:
+    """After each step: all of them take an hour, and what was run is not to be run again because something later was cut off."""
+    if kept:
+        keep("fault_table", [], found)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="faults", description=__doc__)
+    parser.add_argument("size", nargs="?", default="small", choices=["list", "small", "full"])
+    parser.add_argument("--only", default="", help="such as `tests,chaos`; the others keep their last verdict")
+    parser.add_argument("--rows", default="", help="such as `7,8`: only what these rows name")
+    parser.add_argument("--no-keep", action="store_true", help="write no results")
+    given = parser.parse_args()
+    if given.size == "list":
+        for row in TABLE:
+            by = ", ".join([*(test.partition("::")[2] for test in row.tests), *row.campaigns])
+            sys.stdout.write(f"{row.number:>2} {row.fault}: {row.shown}{'; ' + by if by else ''}\n")
+        return 0
+    campaigns = FULL if given.size == "full" else CAMPAIGNS
+    rows = {int(one) for one in given.rows.split(",") if one}
+    of_rows = [name for row in TABLE if row.number in rows for name in row.campaigns] if rows else list(campaigns)
+    wanted = given.only.split(",") if given.only else [TESTS, *of_rows]
+    before = (result("fault_table") or {"figures": {}})["figures"]
+    found: dict[str, dict[str, Any]] = {
+        "tests": dict(before.get("tests", {})),
+        "campaigns": dict(before.get("campaigns", {})),
+    }
+    now: dict[str, dict[str, Any]] = {}
+    if TESTS in wanted:
+        now |= run_tests(rows)
+        found["tests"] = found["tests"] | now if rows else dict(now)
+        write(found, kept=not given.no_keep)
+    for name, words in campaigns.items():
+        if name in wanted:
+            now[name] = found["campaigns"][name] = run_campaign(words)
+            write(found, kept=not given.no_keep)
+    bad = [name for name, one in now.items() if one["verdict"] != "passed"]
+    sys.stdout.write(
+        f"fault table: {len(now) - len(bad)} of {len(now)} passed{'; not: ' + ', '.join(bad) if bad else ''}\n"
+    )
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

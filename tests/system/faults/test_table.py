@@ -1,0 +1,34 @@
+"""The fault table names only what there is: tests that can be run, campaigns with a module, and a word for what is missing."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+from tests.system.faults.table import CAMPAIGNS, FULL, TABLE, Row
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_fault_has_its_row() -> None:
+    assert [one.number for one in TABLE] == list(range(1, 46))
+    assert set(CAMPAIGNS) == set(FULL) == {name for one in TABLE for name in one.campaigns}
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: str(row.number))
+def test_what_a_row_names_is_there(row: Row) -> None:
+    assert row.tests or row.campaigns or row.missing
+    for test in row.tests:
+        path, _, name = test.partition("::")
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        assert name in {
+            one.name for one in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(one, functions)
+        }, test
+
+
+@pytest.mark.parametrize("sizes", [CAMPAIGNS, FULL], ids=["small", "full"])
+def test_a_campaign_is_a_module(sizes: dict[str, tuple[str, ...]]) -> None:
+    for words in sizes.values():
+        assert importlib.util.find_spec(words[0]) is not None, words

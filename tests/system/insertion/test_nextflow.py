@@ -1,0 +1,94 @@
+"""An unmodified pipeline, run by the real Nextflow with its own Slurm executor through the shim, on a Slurm that is taken apart meanwhile.
+
+Without the shim Nextflow waits for minutes for the exit code that a killed job never wrote, and fails. Nextflow comes from its own jars, which takes minutes
+the first time: `just insertion` runs this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.live.own_slurm import OwnSlurm
+from tests.system.insertion.faults import FAULTS, Fault, add_rules
+from tests.system.insertion.shell import VERSIONS, incidents, shell
+from tests.unit.apps.server.fixtures import local, tenant
+from tests.unit.apps.server.running import RunningServer, until
+
+__all__ = ["local", "tenant"]
+pytestmark = [pytest.mark.live, pytest.mark.pair, pytest.mark.slow]
+
+OPENED = ["lang", "io", "nio", "net", "util", "util.concurrent.locks", "util.concurrent.atomic", "util.regex"]
+MORE_OPENED = ["sun.nio.ch", "sun.nio.fs", "sun.net.www.protocol.http", "sun.net.www.protocol.https", "sun.net.www.protocol.ftp", "sun.net.www.protocol.file", "jdk.internal.misc", "jdk.internal.vm"]  # fmt: skip
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>tests</groupId><artifactId>nextflow-jars</artifactId><version>1</version>
+<dependencies><dependency><groupId>io.nextflow</groupId><artifactId>nextflow</artifactId><version>{version}</version></dependency></dependencies></project>
+"""
+CONFIG = """
+process.executor = 'slurm'
+executor.pollInterval = '1 sec'
+executor.queueStatInterval = '2 sec'
+"""
+
+
+@pytest.fixture(scope="session")
+def nextflow() -> list[str]:
+    """The command; its jars are kept."""
+    version = VERSIONS["NEXTFLOW_VERSION"]
+    usual = "/var/cache/forestay" if os.getuid() == 0 else str(Path.home() / ".cache" / "forestay")
+    jars = Path(os.environ.get("FORESTAY_CACHE_DIR", usual)) / f"nextflow-{version}"
+    if not jars.exists():
+        draft = jars.with_suffix(".draft")
+        draft.mkdir(parents=True, exist_ok=True)
+        (draft / "pom.xml").write_text(POM.format(version=version))
+        words = ["mvn", "-q", "-B", "-f", str(draft), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+        subprocess.run([*words, f"-DoutputDirectory={draft}"], check=True)
+        draft.rename(jars)
+    opened = [f"java.base/java.{one}" for one in OPENED] + [f"java.base/{one}" for one in MORE_OPENED]
+    flags = [f"--add-opens={one}=ALL-UNNAMED" for one in opened]
+    return ["java", *flags, "-Xmx400m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", "nextflow.cli.Launcher"]
+
+
+async def run(
+    fault: Fault, folder: Path, local: RunningServer, tenant: str, slurm: OwnSlurm, nextflow: list[str]
+) -> subprocess.CompletedProcess[str]:
+    await add_rules(local, tenant)
+    shutil.copy(Path(__file__).parent / "main.nf", folder)
+    (folder / "nextflow.config").write_text(CONFIG)
+    settings = {"NXF_OFFLINE": "true", "NXF_PLUGINS_DEFAULT": "false", "NXF_DISABLE_CHECK_LATEST": "true"}
+    settings["NXF_HOME"] = str(folder / "home")
+    settings["FORESTAY_REQUEUE"] = "allow"  # Nextflow submits everything with --no-requeue
+    words = [*nextflow, "run", "main.nf", "-ansi-log", "false"]
+    async with shell(folder, local, tenant, environment=slurm.environment) as user, fault.met(user, slurm):
+        ran = await asyncio.to_thread(user.run, *words, more=settings)
+        if ran.returncode:  # it does not wait for whoever looks after its jobs
+            await until(lambda: incidents(local, tenant), "an incident", 60)
+        return ran
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS.keys() - {"staging"}))
+async def test_it_survives(
+    local: RunningServer, tenant: str, tmp_path: Path, fragile_slurm: OwnSlurm, nextflow: list[str], name: str
+) -> None:
+    fault = FAULTS[name]
+    ran = await run(fault, tmp_path, local, tenant, fragile_slurm, nextflow)
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-1000:]
+    assert sorted((tmp_path / "out" / "merged.txt").read_text().split()) == ["1", "2"]
+    assert "retried" not in ran.stdout
+    found = await incidents(local, tenant)
+    assert {(one["cause"], one["state"]) for one in found} == ({(fault.cause, "complete")} if fault.cause else set())
+
+
+async def test_what_its_program_says_itself_it_hears_at_once(
+    local: RunningServer, tenant: str, tmp_path: Path, fragile_slurm: OwnSlurm, nextflow: list[str]
+) -> None:
+    """A limit. Nextflow reads the exit code from a file that its own wrapper writes in the job, not from Slurm: a program that ends by itself with an error has
+    failed before anybody can decide on it. The cause is known all the same, and what Nextflow then cancels stays cancelled."""
+    ran = await run(FAULTS["staging"], tmp_path, local, tenant, fragile_slurm, nextflow)
+    assert ran.returncode == 1
+    assert "terminated with an error exit status (7)" in ran.stdout
+    assert {one["cause"] for one in await incidents(local, tenant)} == {"transfer"}

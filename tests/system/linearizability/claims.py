@@ -1,0 +1,249 @@
+"""The second level: clients that claim jobs, end their attempts and take claims away, through the checked writer."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count, islice
+from uuid import UUID
+
+from tests.system.linearizability.history import Facts, Recorder, version_facts
+from tests.system.linearizability.registers import Registers, Rest
+
+from forestay.domain.jobs.claim import Applied, Repeated, claim, claimable, confirm, end
+from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State
+from forestay.domain.jobs.lifecycle import Refused
+from forestay.domain.jobs.specification import RetryPolicy, Specification
+from forestay.domain.jobs.submission import Submission, new_job
+from forestay.ports.errors import PortError
+from forestay.ports.jobs.job_store import Change, Conflicted, Stored, Written
+from forestay.services.jobs.release_claims import release_wish
+from forestay.services.shared.write_checked import Answer, Missing, Settled, Wish, Writer
+
+LEVEL = "writer"
+SPECIFICATION = Specification(
+    id="linearizability", tenant="alpha", name="claims", command=("true",), retry=RetryPolicy(max_attempts=1_000_000)
+)
+_WINDOW = 12
+"""So many jobs are in use at once; those that ended make room for new ones."""
+_MOST_AT_ONCE = 3
+_OK_SHARE = 0.1
+_PATIENCE = 2_000
+"""Milliseconds after which a claim that still stands is taken away; its holder may be alive, and then comes too late."""
+
+
+@dataclass(slots=True)
+class ClaimClient:
+    """One client with a store instance and a writer of its own: pilot, server and keeper in one."""
+
+    name: str
+    arm: str
+    store: Registers
+    writer: Writer
+    recorder: Recorder
+    dice: random.Random
+    finished: set[int] = field(default_factory=set)
+    _oldest: int = 0
+    _rest: Rest = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rest = Rest(self.dice)
+
+    async def step(self) -> None:
+        """Look at a few jobs and do what there is to do with each: create, claim and end, or take a claim away."""
+        names = self._pick()
+        try:
+            found = await self.store.get(list(names))
+        except PortError:
+            await self._rest.after(success=False)
+            return
+        missing = [name for name in names if name not in found]
+        if missing:
+            await self._create(missing)
+        now = _now()
+        to_claim: list[Stored] = []
+        to_release: list[Stored] = []
+        for name, stored in found.items():
+            document = stored.document
+            held = document.claim
+            if document.final or document.state is State.FAULTED:
+                self._finish(names[name])
+            elif held is not None and (now - held.granted > _PATIENCE or self.dice.random() < 0.02):
+                to_release.append(stored)
+            elif claimable(document, now):
+                to_claim.append(stored)
+        if to_release:
+            await self._release(to_release)
+        if to_claim:
+            await self._claim_and_end(to_claim)
+
+    def _pick(self) -> dict[str, int]:
+        open_ones = (one for one in count(self._oldest) if one not in self.finished)
+        picked = self.dice.sample(list(islice(open_ones, _WINDOW)), self.dice.randint(1, _MOST_AT_ONCE))
+        return {f"{self.arm}-j{one:05}": one for one in picked}
+
+    def _finish(self, job: int) -> None:
+        self.finished.add(job)
+        while self._oldest in self.finished:
+            self.finished.discard(self._oldest)
+            self._oldest += 1
+
+    async def _create(self, names: Sequence[str]) -> None:
+        """Create jobs, every other one with a claim of ours on it, which counts only if the creating write is acknowledged."""
+        submission = Submission(SPECIFICATION, owner="ada")
+        changes: list[Change] = []
+        operations: list[Facts] = []
+        for name in names:
+            document = new_job(submission, job=name, now=_now(), by="ada")
+            facts = self._facts(name, "create")
+            if self.dice.random() < 0.5:
+                facts["claim"] = self._claim_id()
+                claimed = claim(document, claim_id=str(facts["claim"]), pilot=self.name, host="node", now=_now())
+                assert isinstance(claimed, JobDocument)
+                document = claimed
+            changes.append(Change(document, None))
+            operations.append(facts)
+        numbers = self.recorder.call(operations)
+        results = await self.store.write(changes)
+        said = ["written" if isinstance(one, Written) else "conflicted" if isinstance(one, Conflicted) else "unknown" for one in results]  # fmt: skip
+        self.recorder.done(numbers, [{"result": word} for word in said])
+        mine = [
+            Stored(change.document, result.version)
+            for change, result in zip(changes, results, strict=True)
+            if isinstance(result, Written) and change.document.claim is not None
+        ]
+        await self._work_and_end(mine)
+
+    async def _claim_and_end(self, jobs: Sequence[Stored]) -> None:
+        ids = [self._claim_id() for _ in jobs]
+        operations = [
+            self._facts(one.document.id, "claim") | {"claim": name, "attempt": one.document.attempt + 1}
+            for one, name in zip(jobs, ids, strict=True)
+        ]
+        answers = await self._carry_out(
+            operations, [self._claim_wish(one, name) for one, name in zip(jobs, ids, strict=True)]
+        )
+        await self._work_and_end([answer.stored for answer in answers if isinstance(answer, Settled)])
+
+    def _claim_id(self) -> str:
+        return UUID(int=self.dice.getrandbits(128), version=4).hex
+
+    async def _work_and_end(self, mine: list[Stored]) -> None:
+        if not mine:
+            return
+        await asyncio.sleep(0.05 * self.dice.random())
+        endings = {one.document.id: self._ending(one.document) for one in mine}
+        for _ in range(4):
+            # As a pilot does: what was not settled is sent again.
+            mine = await self._end(mine, endings)
+            if not mine:
+                return
+
+    async def _end(self, held: Sequence[Stored], endings: dict[str, Ending]) -> list[Stored]:
+        if not held:
+            return []
+        operations = []
+        wishes = []
+        for one in held:
+            ending = endings[one.document.id]
+            facts = {"claim": ending.claim, "attempt": ending.token.attempt, "outcome": ending.outcome.value}
+            operations.append(self._facts(one.document.id, "end") | facts)
+            wishes.append(self._end_wish(one, ending))
+        answers = await self._carry_out(operations, wishes)
+        unsettled = []
+        for one, answer in zip(held, answers, strict=True):
+            if not isinstance(answer, Settled | Refused | Missing):
+                unsettled.append(one)
+        return unsettled
+
+    async def _release(self, jobs: Sequence[Stored]) -> None:
+        operations = []
+        wishes = []
+        for one in jobs:
+            held = one.document.claim
+            assert held is not None
+            operations.append(self._facts(one.document.id, "release") | {"claim": held.id})
+            wishes.append(release_wish(one, by=self.name, reason="no end in sight", overlap_possible=True, now=_now()))
+        await self._carry_out(operations, wishes)
+
+    async def close(self, names: Sequence[str]) -> list[str]:
+        """Write each job once more as it stands, which proves what stands, and record it; those it did not work for."""
+        wishes = [Wish(name, confirm, lambda _: False) for name in names]
+        numbers = self.recorder.call([self._facts(name, "final") for name in names])
+        answers = await self.writer.write(wishes)
+        left = []
+        facts: list[Facts] = []
+        for name, answer in zip(names, answers, strict=True):
+            if isinstance(answer, Settled):
+                facts.append(_stands(answer.stored))
+            elif isinstance(answer, Missing):
+                facts.append({"result": "missing"})
+            else:
+                facts.append({"result": "unknown"})
+                left.append(name)
+        self.recorder.done(numbers, facts)
+        return left
+
+    async def _carry_out(self, operations: Sequence[Facts], wishes: Sequence[Wish]) -> Sequence[Answer]:
+        numbers = self.recorder.call(operations)
+        answers = await self.writer.write(wishes)
+        self.recorder.done(numbers, [_said(answer) for answer in answers])
+        await self._rest.after(success=any(isinstance(answer, Settled | Refused) for answer in answers))
+        return answers
+
+    def _claim_wish(self, stored: Stored, name: str) -> Wish:
+        now = _now()
+
+        def decide(document: JobDocument) -> JobDocument | Refused:
+            return claim(document, claim_id=name, pilot=self.name, host="node", now=now)
+
+        def mine(document: JobDocument) -> bool:
+            return document.claim is not None and document.claim.id == name
+
+        return Wish(stored.document.id, decide, mine, known=stored, once=True)
+
+    def _end_wish(self, stored: Stored, ending: Ending) -> Wish:
+        now = _now()
+
+        def decide(document: JobDocument) -> JobDocument | Refused:
+            verdict = end(document, ending, now=now, by=self.name)
+            return verdict.document if isinstance(verdict, Applied | Repeated) else Refused(verdict.reason)
+
+        def mine(document: JobDocument) -> bool:
+            return isinstance(end(document, ending, now=now, by=self.name), Repeated)
+
+        return Wish(stored.document.id, decide, mine, known=stored)
+
+    def _ending(self, document: JobDocument) -> Ending:
+        assert document.claim is not None
+        outcome = Outcome.OK if self.dice.random() < _OK_SHARE else Outcome.FAULT
+        return Ending(document.token, document.claim.id, outcome, exit_code=0 if outcome is Outcome.OK else 1)
+
+    def _facts(self, document: str, kind: str) -> dict[str, object]:
+        return {"level": LEVEL, "arm": self.arm, "client": self.name, "document": document, "kind": kind}
+
+
+def _said(answer: Answer) -> Facts:
+    if isinstance(answer, Settled):
+        document = answer.stored.document
+        facts = {"state": document.state.value, "rev": document.rev}
+        return {"result": "settled", "version": version_facts(answer.stored.version), **facts}
+    if isinstance(answer, Missing):
+        return {"result": "missing"}
+    if isinstance(answer, Refused):
+        return {"result": "refused", "detail": answer.reason}
+    return {"result": "unsettled", "detail": answer.detail}
+
+
+def _stands(stored: Stored) -> Facts:
+    document = stored.document
+    facts = {"state": document.state.value, "attempt": document.attempt, "rev": document.rev}
+    holder = {"holder": document.claim.id} if document.claim else {}
+    return {"result": "found", "version": version_facts(stored.version), **facts, **holder}
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

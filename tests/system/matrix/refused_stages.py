@@ -1,0 +1,38 @@
+"""Calls that are refused: nothing comes to be of them, and the submitter is told at once what is wrong."""
+
+from __future__ import annotations
+
+from tests.system.matrix.room import Plan, Room
+from tests.system.matrix.scenario import scenario
+
+from forestay.client.api.answers import SpecificationJson
+
+
+@scenario(
+    "no right",
+    "submission",
+    "the submitter's token gives no right to submit",
+    "refused at the call, and no job comes to be; submitted again when the right is given",
+)
+def no_right_to_submit(room: Room) -> Plan:
+    room.host()
+    if room.failing:
+        room.speak_as("viewer")
+
+    def again() -> SpecificationJson:
+        room.speak_as("submitter")
+        return room.spec()
+
+    return Plan(room.spec(), attempts=1, again=again)
+
+
+@scenario(
+    "bad input",
+    "submission",
+    "the specification names outputs outside the job's folder and an input from nowhere",
+    "refused at the call with every error and its place, and no job comes to be; submitted again, mended",
+)
+def bad_specification(room: Room) -> Plan:
+    room.host()
+    wrong = room.spec(outputs=["../made"], inputs=[{"name": "x", "source": "nowhere"}])
+    return Plan(wrong if room.failing else room.spec(), attempts=1, again=room.spec)

@@ -1,0 +1,148 @@
+"""A new user's first ten minutes: the commands of the README, as they stand there, in a clean environment.
+
+The wheel is built and installed into a new virtual environment, `forestay dev` is started, and every other command is typed
+into one shell, one after another. Only the name of the package is replaced by the wheel's, and Temporal is the program that `scripts/servers` has
+installed, if it has; otherwise it is fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+MAY_FAIL = {"forestay wait $JOB": 8}
+"""The job is meant to fail: `wait` says so by its exit code."""
+
+
+def commands() -> list[str]:
+    """What the README tells a new user to type."""
+    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    typed = [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    assert typed[:2] == ["pip install forestay", "forestay dev"], typed
+    return typed
+
+
+def files() -> dict[str, str]:
+    """What the README tells a new user to save."""
+    blocks = re.findall(r"```yaml\n(# (\S+)\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return {name: text for text, name in blocks}
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def install(folder: Path) -> Path:
+    """A wheel of this checkout in an environment that has nothing else."""
+    subprocess.run(["uv", "build", "--quiet", "--wheel", "--out-dir", str(folder / "dist"), str(ROOT)], check=True)
+    (wheel,) = (folder / "dist").glob("forestay-*.whl")
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    programs = folder / "venv" / "bin"
+    subprocess.run([str(programs / "pip"), "install", "--quiet", "--no-input", str(wheel)], check=True)
+    return programs
+
+
+def free_port() -> int:
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        port: int = own.getsockname()[1]
+    return port
+
+
+def start_dev(programs: Path, environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+    # The README's port may be taken on a busy machine; a port of its own is the one thing typed in addition.
+    command = [str(programs / "forestay"), "dev", "--port", str(free_port())]
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, env=environment, stderr=file, stdout=subprocess.DEVNULL)
+    for _ in range(600):
+        if "Ctrl-C stops it" in log.read_text():
+            return process
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.1)
+    raise AssertionError(f"forestay dev did not start: {log.read_text()}")
+
+
+def type_in(typed: list[str], environment: dict[str, str], folder: Path, may_fail: Mapping[str, int]) -> str:
+    """Type the commands into one shell and read what it shows; those that are meant to fail do so by these exit codes."""
+    lines = []
+    for command in typed:
+        lines.append(f"echo {shlex.quote('$ ' + command)}")
+        end = "" if command.endswith("&") else ";"
+        lines.append(f"{command}{end} code=$?; test $code = {may_fail.get(command, 0)} || exit 99")
+    done = subprocess.run(
+        ["bash", "-u"],
+        input="\n".join(lines),
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    say(done.stdout + done.stderr)
+    assert done.returncode == 0, "a command of the page failed"
+    return done.stdout
+
+
+def judge(shown: str) -> None:
+    assert "hello" in shown
+    story = shown[shown.index("$ forestay story $JOB") :]
+    for words in ("submitted the job", "claimed it for attempt 1", "Attempt 1 ended badly", "No such file or directory",
+                  "It will be tried again", "failed for good", "2 of 2 attempts used"):  # fmt: skip
+        assert words in story, f"the story lacks: {words}"
+    ran = shown[shown.index("$ forestay run") :]
+    assert re.search(r"^[0-9a-f-]{36} completed\ngreeted: 3$", ran, re.MULTILINE), (
+        "the flow did not come to its outputs"
+    )
+    assert "greet" in ran[ran.index("$ forestay cases") :]
+    mended = shown[shown.index("$ CASE=") :]
+    assert "quux: all 5 seats are taken" in mended[mended.index("$ forestay explain") : mended.index("$ RULE=")]
+    watched = mended[mended.index("$ forestay watch") :]
+    assert len(re.findall(r"^[0-9a-f-]{36} completed$", watched, re.MULTILINE)) == 2, "a case was not mended"
+
+
+def main() -> None:
+    began = time.monotonic()
+    install_line, dev_line, *typed = commands()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        say(f"$ {install_line}")
+        programs = install(folder)
+        installed = time.monotonic()
+        environment = {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "HOME": name,
+            "XDG_STATE_HOME": f"{name}/state",
+            "XDG_CONFIG_HOME": f"{name}/config",
+            "LANG": "C.UTF-8",
+        }
+        if program := os.environ.get("FORESTAY_TEST_TEMPORAL_PROGRAM"):
+            environment["FORESTAY_TEMPORAL_PROGRAM"] = program
+        for file, text in files().items():
+            (folder / file).write_text(text)
+        say(f"$ {dev_line}")
+        dev = start_dev(programs, environment, folder / "dev.log")
+        try:
+            judge(type_in(typed, environment, folder, MAY_FAIL))
+        finally:
+            dev.send_signal(signal.SIGINT)
+            assert dev.wait(30) == 0, (folder / "dev.log").read_text()
+    ended = time.monotonic()
+    sys.stdout.write(
+        f"first ten minutes: {ended - began:.0f} s from pip install to a mended flow "
+        f"({installed - began:.0f} s of it to build and install)\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

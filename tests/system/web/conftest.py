@@ -1,0 +1,100 @@
+"""What the tests of the pages share: one real site with cases, and a real Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, async_playwright, expect
+from tests.live.case_site import TENANT, CaseSite, case_site
+from tests.system.web.acts import ACTS
+from tests.system.web.browser import PHONE, WIDE, Person, chromium
+from tests.unit.apps.server.asks import submit
+from tests.unit.apps.server.running import until
+
+from forestay.apps.server.pages import page_routes
+
+LogIn = Callable[..., Awaitable[Person]]
+# A machine that is busy is no reason to fail: the one place where it is said how long a page may take, in milliseconds.
+PATIENCE = 60_000
+expect.set_options(timeout=PATIENCE)
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
+
+
+@pytest.fixture(scope="session")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CaseSite]:
+    if page_routes._shell() is None:
+        pytest.fail("the pages are not built: just pages", pytrace=False)
+    folder = tmp_path_factory.mktemp("pages")
+    # All tests fail jobs at this one site: in sum they would be a storm, and hold back what the next test waits for.
+    settings: dict[str, Any] = {"second_person": "on", "peer_hosts": ("127.0.0.1",), "storm_faults": 10_000}
+    async with case_site("sqlite", folder, **settings) as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as play:
+        words = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        one = await play.chromium.launch(executable_path=chromium(), args=words)
+        yield one
+        await one.close()
+
+
+@pytest.fixture
+async def log_in(request: pytest.FixtureRequest, site: CaseSite, browser: Browser) -> AsyncIterator[LogIn]:
+    """Somebody with these roles at a browser of their own."""
+    people: list[Person] = []
+
+    async def come(name: str, *roles: str, phone: bool = False, dark: bool = False, tenant: str = TENANT) -> Person:
+        size = PHONE if phone else WIDE
+        scheme = "dark" if dark else "light"
+        context = await browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        context.set_default_timeout(PATIENCE)
+        people.append(await Person.log_in(context, site.server, name, *roles, tenant=tenant))
+        return people[-1]
+
+    yield come
+    done = {name for name, act in ACTS.items() for one in people for asked in one.acted if act.was(asked)}
+    for one in people:
+        if request.node.stash.get(FAILED, False):
+            print(await one.seen())  # noqa: T201 - what they saw when the test failed
+        await one.context.close()
+    if not request.node.stash.get(FAILED, False):
+        claimed = {name for mark in request.node.iter_markers("acts") for name in mark.args}
+        assert claimed <= done, f"the test says that it does {sorted(claimed - done)}"
+
+
+@pytest.fixture
+def broken(site: CaseSite) -> Callable[..., Awaitable[list[str]]]:
+    """Jobs that fail and wait for a person; the ids of their incidents."""
+
+    async def submit_broken(many: int, name: str, owner: str = "ada", **fate: Any) -> list[str]:
+        bad = {"outcome": "fault", "exit_code": 1} | fate
+        before = site.fate
+        site.fate = lambda claim: bad if claim["name"] == name else before(claim)
+        person = site.server.person("submitter", tenant=TENANT, subject=owner)
+        jobs = await submit(
+            person, *[{}] * many, name=name, max_attempts=1, when_exhausted="hold", resources={"wall": 7200, "cpus": 8}
+        )
+
+        async def waits() -> list[str] | None:
+            found = []
+            for job in jobs:
+                answer = await person.get("/v1/incidents", params={"job": job, "state": "held"})
+                found += [one["id"] for one in answer.json()["incidents"]]
+            return found if len(found) == many else None
+
+        found: list[str] = await until(waits, "the faults to wait", 60)
+        site.fate = before
+        return found
+
+    return submit_broken

@@ -1,0 +1,119 @@
+"""Cases in a real browser: the list, one as a live graph, suspended and continued; and what people raise from outside, foreseen or not (paper P1, section 5)."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import expect
+from tests.live.case_site import CaseSite
+from tests.live.rule_desk import add_rule, incident
+from tests.system.web.conftest import LogIn
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.flows.events import VerbKind
+
+pytestmark = pytest.mark.pages
+
+FLOW = """
+forestay: 1
+name: concert
+params: {venue: arena}
+tasks:
+  book: {command: [book]}
+  sell: {command: [sell], after: [book]}
+  seats: {command: [seat], after: [book], scatter: {seat: {range: [0, 40]}}}
+  show: {command: [show], after: [sell, seats]}
+"""
+
+
+@pytest.mark.acts("suspend a case", "continue a case", "continue a case for who holds it")
+async def test_a_case_is_seen_live_and_suspended_and_continued(log_in: LogIn, site: CaseSite) -> None:
+    site.hold_back = lambda claim: claim["name"] == "sell"
+    case = await site.start(FLOW)
+    await site.item_is(case, "sell", "running")
+    await site.item_is(case, "seats", "completed")
+    ann = await log_in("ann", "operator")
+    page = ann.page
+    await page.get_by_role("link", name="Cases").click()
+    await page.get_by_role("link", name=f"concert {case[:8]}").click()
+    await expect(page.get_by_role("heading", name="concert")).to_be_visible()
+    graph = page.get_by_role("group", name="The flow")
+    await expect(graph.locator(".node")).to_have_count(4)
+    # Forty jobs are one box.
+    await expect(graph.get_by_text("40 well, 0 bad of 40 jobs")).to_be_visible()
+    await ann.check()
+    await ann.picture("case")
+    state = page.locator("[data-standing]")
+    await page.get_by_role("button", name="Suspend", exact=True).click()
+    await expect(state).to_have_attribute("data-standing", "suspended")
+    await page.get_by_role("button", name="Continue", exact=True).click()
+    await expect(state).to_have_attribute("data-standing", "running")
+    # What its owner suspended stays so until the operator says that it is for the owner.
+    await site.verb(case, VerbKind.SUSPEND, holder="ada")
+    await expect(state).to_have_attribute("data-standing", "suspended")
+    await page.get_by_role("button", name="Continue for ada").click()
+    await expect(state).to_have_attribute("data-standing", "running")
+    site.hold_back = lambda _claim: False
+    await site.let_go()
+    await expect(state).to_have_attribute("data-standing", "completed")
+    await ann.open("/cases")
+    await expect(page.get_by_role("link", name=f"concert {case[:8]}")).to_be_visible()
+    await ann.check()
+    await ann.picture("cases")
+
+
+@pytest.mark.acts("raise what the rules offer")
+@pytest.mark.ledger("P1-06")
+async def test_a_trigger_that_the_rules_offer_is_raised_by_a_click(log_in: LogIn, site: CaseSite) -> None:
+    name = "band-cancels"
+    await add_rule(
+        site, "concert", ExceptionType.CASE_EXTERNAL, f'exception.trigger == "{name}"',
+        {"action": "remove", "target": "case"}, true={"exception": {"trigger": name}}, words="The band does not come.",
+    )  # fmt: skip
+    site.hold_back = lambda claim: claim["name"] == "sell"
+    case = await site.start(FLOW)
+    await site.item_is(case, "sell", "running")
+    ada = await log_in("ada", "submitter")
+    await ada.open(f"/cases/{case}")
+    await expect(ada.page.get_by_text("The band does not come.")).to_be_visible()
+    await ada.check()
+    await ada.page.get_by_role("button", name=f"Raise {name}").click()
+    await expect(ada.page.get_by_text("Raised.")).to_be_visible()
+    found = await incident(site, case, "held", "complete", "acting", kind="case-external")
+    assert found["decisions"][0]["by"].startswith("flow/concert#")
+    site.hold_back = lambda _claim: False
+    site.kept.clear()
+
+
+@pytest.mark.acts("raise what no rule foresees", "launch a drawn exlet")
+@pytest.mark.ledger("P1-27")
+async def test_what_no_rule_foresees_suspends_the_case_until_an_exlet_is_drawn_and_launched(
+    log_in: LogIn, site: CaseSite
+) -> None:
+    site.hold_back = lambda claim: claim["name"] == "sell"
+    case = await site.start(FLOW.replace("name: concert", "name: gala"))
+    await site.item_is(case, "sell", "running")
+    ada = await log_in("ada", "submitter")
+    await ada.open(f"/cases/{case}")
+    await ada.page.get_by_label("What happened").fill("The stage is under water")
+    await ada.page.get_by_label("How it might be handled").fill("Wait, then go on")
+    await ada.page.get_by_role("button", name="Report it and suspend the case").click()
+    await expect(ada.page.get_by_text("Raised.")).to_be_visible()
+    await expect(ada.page.locator("[data-standing]")).to_have_attribute("data-standing", "suspended")
+
+    # The administrator finds it in the inbox, with what its raiser proposes, draws an exlet and launches it.
+    ann = await log_in("ann", "operator")
+    page = ann.page
+    found = await incident(site, case, "held")
+    await ann.open(f"/incidents/{found['id']}")
+    await expect(page.get_by_text("The stage is under water").first).to_be_visible()
+    await expect(page.get_by_text("Wait, then go on").first).to_be_visible()
+    await ann.check()
+    await page.get_by_role("link", name="Write a rule from this").click()
+    palette = page.get_by_role("group", name="Steps to choose from")
+    await palette.get_by_role("button", name="suspend the case").click()
+    await palette.get_by_role("button", name="continue the case").click()
+    await page.get_by_role("button", name="Carry these steps out for this incident now").click()
+    await expect(page.get_by_text("It is being carried out")).to_be_visible()
+    site.hold_back = lambda _claim: False
+    await site.let_go()
+    assert (await site.result(case))["outcome"] == "completed"

@@ -1,0 +1,184 @@
+"""The inbox in a real browser: what waits, in groups; and acts on one, on ten, on all, each after the last went well."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+from playwright.async_api import expect
+from tests.live.case_site import TENANT, CaseSite
+from tests.system.web.browser import ROOT
+from tests.system.web.conftest import LogIn
+
+pytestmark = pytest.mark.pages
+
+Broken = Callable[..., Awaitable[list[str]]]
+PAGES = ROOT / "src/forestay/apps/server/pages/static"
+
+
+async def test_a_first_visit_teaches_what_to_do(log_in: LogIn) -> None:
+    ann = await log_in("ann", "operator", tenant="newcomers")
+    await expect(ann.page.get_by_role("heading", name="Nothing has run here yet")).to_be_visible()
+    await expect(ann.page.get_by_text("forestay submit --name hello")).to_be_visible()
+    await ann.check()
+    await ann.picture("first-visit")
+
+
+@pytest.mark.acts("try a group again: one", "try a group again: ten", "try a group again: all")
+async def test_a_group_is_mended_step_by_step(log_in: LogIn, broken: Broken, site: CaseSite) -> None:
+    await broken(14, "align", owner="abe", log_tail="something odd\n")
+    await broken(2, "fetch", owner="bob", exit_code=137, oom_kills=1, peak_memory=1 << 30, log_tail="Killed\n")
+    ann = await log_in("ann", "operator")
+    page = ann.page
+    await expect(page.get_by_text(re.compile(r"\d+ faults wait in \d+ groups"))).to_be_visible()
+    row = page.get_by_role("row").filter(has_text="abe")
+    await expect(row.get_by_role("cell", name="14", exact=True)).to_be_visible()
+    await ann.check()
+    await ann.picture("inbox")
+    await page.get_by_role("button", name="Open: Unknown, abe").click()
+    panel = page.get_by_role("dialog")
+    await expect(panel.get_by_role("heading", name="What you can do")).to_be_visible()
+    one = panel.get_by_role("button", name="Do it to one")
+    await expect(one).to_be_disabled()
+    await panel.get_by_label("Reason").fill("the licence server is back")
+    await ann.check()
+    await ann.picture("inbox-group")
+    await one.click()
+    await expect(panel.get_by_text("1 went well")).to_be_visible()
+    await panel.get_by_role("button", name="Then to ten").click()
+    await expect(panel.get_by_text("10 went well")).to_be_visible()
+    await ann.picture("inbox-step-by-step")
+    await panel.get_by_role("button", name="Then to all that are left").click()
+    await expect(panel.get_by_text("All of this group were acted on.")).to_be_visible()
+    await page.keyboard.press("Escape")
+    # Heard from the server, not asked for.
+    await expect(row).to_have_count(0)
+    person = site.server.person("operator", tenant=TENANT)
+    log = (await person.get("/v1/audit")).json()["entries"]
+    assert [one["detail"]["many"] for one in log if one["what"] == "inbox.retry" and "abe" in one["on"]] == [1, 10, 3]
+
+
+@pytest.mark.acts("go on although it did not go well")
+async def test_what_fails_again_stops_the_next_step(log_in: LogIn, broken: Broken, site: CaseSite) -> None:
+    await broken(3, "crash", owner="eve")
+    site.fate = lambda claim: {"outcome": "fault", "exit_code": 1} if claim["name"] == "crash" else {}
+    ann = await log_in("ann", "operator")
+    await ann.page.get_by_role("button", name="Open: Unknown, eve").click()
+    panel = ann.page.get_by_role("dialog")
+    await panel.get_by_label("Reason").fill("perhaps")
+    # By keyboard alone.
+    await panel.get_by_role("button", name="Do it to one").focus()
+    await ann.page.keyboard.press("Enter")
+    await expect(panel.get_by_text("1 did not")).to_be_visible()
+    await expect(panel.get_by_role("button", name="Then to ten")).to_be_disabled()
+    await expect(panel.get_by_text("it did not help 1 of 1")).to_be_visible()
+    await panel.get_by_label("Go on although it did not go well").check()
+    site.fate = lambda _claim: {}
+    await panel.get_by_role("button", name="Then to ten").click()
+    await expect(panel.locator("[data-act=ten]").get_by_text("went well")).to_be_visible()
+
+
+@pytest.mark.acts("give a group up")
+async def test_a_group_is_given_up(log_in: LogIn, broken: Broken, site: CaseSite) -> None:
+    (found,) = await broken(1, "hopeless", owner="gil")
+    ann = await log_in("ann", "operator")
+    await ann.page.get_by_role("button", name="Open: Unknown, gil").click()
+    panel = ann.page.get_by_role("dialog")
+    await panel.get_by_role("radio", name="Give up").check()
+    await panel.get_by_label("Reason").fill("its input is wrong")
+    await panel.get_by_role("button", name="Do it to one").click()
+    await expect(panel.get_by_text("All of this group were acted on.")).to_be_visible()
+    person = site.server.person("viewer", tenant=TENANT)
+    job = (await person.get(f"/v1/incidents/{found}")).json()["job"]
+    assert (await person.get(f"/v1/jobs/{job}")).json()["state"] in ("cancelled", "failed")
+
+
+async def test_the_inbox_on_a_phone_in_the_dark_and_in_chinese(log_in: LogIn, broken: Broken) -> None:
+    await broken(2, "phone", owner="kim")
+    ann = await log_in("ann", "operator", phone=True, dark=True)
+    await expect(ann.page.get_by_role("button", name="Unknown").first).to_be_visible()
+    await ann.check()
+    await ann.picture("inbox-phone")
+    wide = await ann.page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 390
+    await ann.page.get_by_role("button", name="中文").click()
+    await expect(ann.page.get_by_role("heading", name="收件箱")).to_be_visible()
+    await ann.check()
+
+
+async def test_who_may_only_look_sees_no_act_and_could_not_do_it(log_in: LogIn, broken: Broken) -> None:
+    await broken(1, "look", owner="lee")
+    for role in ("viewer", "submitter", "rule-author", "approver"):
+        vic = await log_in("vic", role)
+        await vic.page.get_by_role("button", name="Open: Unknown, lee").click()
+        panel = vic.page.get_by_role("dialog")
+        await expect(panel.get_by_text("Acts here need the role operator")).to_be_visible()
+        assert await panel.get_by_role("button", name="Do it to one").count() == 0
+        said = await vic.page.evaluate(
+            """async () => {
+                const { word } = await (await fetch('/v1/session')).json();
+                const body = JSON.stringify({cause: 'unknown', owner: 'lee', do: 'retry', reach: 'one', reason: 'x'});
+                const headers = {'Content-Type': 'application/json', 'X-Forestay-Word': word};
+                const act = await fetch('/v1/inbox/acts', {method: 'POST', headers, body});
+                delete headers['X-Forestay-Word'];
+                const forged = await fetch('/v1/inbox/acts', {method: 'POST', headers, body});
+                return [act.status, forged.status];
+            }"""
+        )
+        assert said == [403, 403]
+
+
+async def test_names_and_notes_from_outside_are_only_text(log_in: LogIn, broken: Broken) -> None:
+    evil = "<img src=x onerror=alert(1)><b>bold</b>\x1b[31mred"
+    await broken(1, "evil", owner="mallory", log_tail=evil)
+    ann = await log_in("ann", "operator")
+    ann.page.on("dialog", lambda _dialog: ann.refused.append("a script ran"))
+    await ann.page.get_by_role("button", name="Open: Unknown, mallory").click()
+    await ann.page.get_by_role("dialog").get_by_role("link").first.click()
+    await ann.page.wait_for_url("**/incidents/*")
+    await expect(ann.page.get_by_text("<b>bold</b>").first).to_be_visible()
+    assert await ann.page.locator("img[src=x]").count() == 0
+    assert ann.refused == []
+
+
+@pytest.mark.acts("log out")
+async def test_the_pages_are_behind_the_door(log_in: LogIn, site: CaseSite) -> None:
+    ann = await log_in("ann", "operator")
+    await ann.page.get_by_role("button", name="ann").click()
+    async with ann.page.expect_navigation():
+        await ann.page.get_by_role("button", name="Log out").click()
+    answer = await ann.page.goto(f"{site.server.url}/inbox")
+    assert answer is not None
+    assert answer.status == 401
+    await expect(ann.page.get_by_text("forestay link").first).to_be_visible()
+
+
+async def test_the_policy_lets_nothing_in_that_is_written_into_the_page(log_in: LogIn, site: CaseSite) -> None:
+    ann = await log_in("ann", "operator")
+    answer = await ann.page.goto(f"{site.server.url}/inbox")
+    assert answer is not None
+    policy = answer.headers["content-security-policy"]
+    assert "script-src 'self';" in policy
+    assert "unsafe" not in policy
+    with pytest.raises(Exception, match=r"(?i)content security policy"):
+        await ann.page.add_script_tag(content="window.ran = 1")
+    assert await ann.page.evaluate("window.ran") is None
+
+
+def test_the_first_page_is_small() -> None:
+    """What a first visit to the inbox loads, as it goes over the wire."""
+    index = (PAGES / "index.html").read_text(encoding="utf-8")
+    wanted, seen, size = re.findall(r"/assets/([\w.-]+)", index), set[str](), len(gzip.compress(index.encode()))
+    wanted += [one.name for one in (PAGES / "assets").glob("inbox-*")]
+    while wanted:
+        name = wanted.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        content = (PAGES / "assets" / name).read_bytes()
+        size += len(gzip.compress(content, 9))
+        # What it imports outright; what it imports when it is needed is another page's.
+        wanted += re.findall(r'(?:from|import)"\./([\w.-]+\.js)"', content.decode(errors="replace"))
+    assert 50_000 < size < 600_000, f"{size:,} bytes in {sorted(seen)}"

@@ -1,0 +1,191 @@
+"""A fault that nobody foresaw, mended wholly in the browser: its evidence is read, a rule is written from it, tried, promoted, and the waiting case goes on by it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+from tests.live.case_site import TENANT, CaseSite
+from tests.live.rule_desk import incident
+from tests.system.web.browser import write
+from tests.system.web.conftest import LogIn
+from tests.unit.apps.server.running import until
+
+pytestmark = pytest.mark.pages
+
+FLOW = """
+forestay: 1
+name: hungry
+tasks:
+  first: {command: [prepare]}
+  eat: {command: [eat], after: [first], resources: {memory: 1 GiB}, when_exhausted: hold}
+  last: {command: [tell], after: [eat]}
+"""
+ONCE = """
+forestay: 1
+name: once
+tasks:
+  try: {command: [try], when_exhausted: hold}
+"""
+GIB = 1 << 30
+
+
+def fate(claim: Mapping[str, Any]) -> dict[str, Any]:
+    if claim["name"] == "eat" and claim["resources"]["memory"] < 2 * GIB:
+        return {
+            "outcome": "fault",
+            "exit_code": 137,
+            "oom_kills": 1,
+            "peak_memory": GIB,
+            "log_tail": "reading\nKilled\n",
+        }
+    return {}
+
+
+@pytest.mark.acts("look at the path through the rules", "try a condition", "replay", "add a rule", "let a rule act")
+@pytest.mark.ledger("P1-28", "P1-31")
+async def test_a_rule_is_written_from_an_incident_and_the_waiting_case_goes_on(log_in: LogIn, site: CaseSite) -> None:
+    site.fate = fate
+    case = await site.start(FLOW)
+    found = await incident(site, case, "held")
+    ann = await log_in("ann", "operator")
+    page = ann.page
+    await page.get_by_role("button", name="Open: Memory, ada").click()
+    await page.get_by_role("dialog").get_by_role("link", name="eat").click()
+    await expect(page.get_by_role("heading", name="Incident: Memory")).to_be_visible()
+    await expect(page.get_by_text("No rule answers it yet")).to_be_visible()
+    await expect(page.get_by_text("Killed").first).to_be_visible()
+    await ann.check()
+    await ann.picture("incident-unanswered")
+    await page.get_by_role("link", name="Write a rule from this").click()
+
+    # The condition: wrong in one place, then right.
+    truth = page.locator("[data-truth]")
+    await expect(truth).to_have_attribute("data-truth", "true")
+    editor = page.get_by_role("textbox", name="Condition")
+    await write(editor, 'cause == "memory" && job.mem > 1')
+    await expect(truth).to_have_attribute("data-truth", "error")
+    await expect(truth.get_by_text(re.compile(r"1:\d+"))).to_be_visible()
+    await expect(page.locator(".cm-lintRange-error")).to_be_visible()
+    await write(editor, 'cause == "disk"')
+    await expect(truth).to_have_attribute("data-truth", "false")
+    await write(editor, "")
+    await editor.press_sequentially("cau")
+    await expect(page.get_by_role("option", name="cause").first).to_be_visible()
+    await page.keyboard.press("Escape")
+    await write(editor, 'cause == "memory"')
+    await page.get_by_label("Find a field").fill("exit_code")
+    await page.get_by_role("button", name="Add evidence.exit_code to the condition").click()
+    await expect(editor).to_contain_text('cause == "memory" && evidence.exit_code == 137')
+    await expect(truth).to_have_attribute("data-truth", "true")
+    await page.get_by_label("Find a field").fill("")
+
+    # The exlet: checked as it is drawn.
+    save = page.get_by_role("button", name="Add it as a shadow")
+    await expect(save).to_be_disabled()
+    palette = page.get_by_role("group", name="Steps to choose from")
+    await palette.get_by_role("button", name="continue the item").click()
+    await expect(page.get_by_role("alert").first).to_be_visible()
+    await expect(save).to_be_disabled()
+    await page.get_by_role("button", name="Take away").click()
+    await palette.get_by_role("button", name="resubmit with twice the memory").click()
+    await palette.get_by_role("button", name="tell the owner").click()
+    await page.get_by_role("button", name="Move up").last.click()
+    await page.get_by_label("Why").fill("Out of memory: twice as much.")
+    await expect(save).to_be_enabled()
+    await page.get_by_role("button", name="Check against all cornerstones, and replay").click()
+    await expect(page.get_by_text("would be answered otherwise")).to_be_visible()
+    await ann.check()
+    await ann.picture("rule-editor")
+    await save.click()
+
+    # A shadow, until it is promoted.
+    await expect(page.get_by_text("Added as a shadow")).to_be_visible()
+    await expect(page.locator(".node").first).to_be_visible()
+    await ann.check()
+    await page.get_by_role("button", name="Let it act").click()
+    await expect(page.get_by_role("button", name="Back to shadow")).to_be_visible()
+    await ann.picture("rules")
+    assert (await site.result(case))["outcome"] == "completed"
+
+    async def answered() -> bool:
+        return bool((await incident(site, case, "complete"))["id"] == found["id"])
+
+    await until(answered, "the incident to be answered")
+    await ann.open(f"/incidents/{found['id']}")
+    await expect(page.locator(".node[data-decides='true']")).to_be_visible()
+    await expect(page.get_by_role("group", name="Exlet").get_by_text("resubmit", exact=False)).to_be_visible()
+    await expect(page.get_by_text("answered", exact=True)).to_be_visible()
+    await ann.check()
+    await ann.picture("incident")
+    dark = await log_in("ann", "operator", dark=True)
+    await dark.open(f"/incidents/{found['id']}")
+    await expect(dark.page.locator(".node[data-decides='true']")).to_be_visible()
+    await dark.check()
+
+
+@pytest.mark.acts("launch a drawn exlet")
+@pytest.mark.ledger("P1-31")
+async def test_steps_that_were_drawn_are_launched_from_the_editor(log_in: LogIn, site: CaseSite) -> None:
+    site.fate = lambda claim: {"outcome": "fault", "exit_code": 3} if claim["attempt"] == 1 else {}
+    case = await site.start(ONCE)
+    found = await incident(site, case, "held")
+    ann = await log_in("ann", "operator")
+    await ann.open(f"/rules/domain/house?from={found['id']}")
+    page = ann.page
+    palette = page.get_by_role("group", name="Steps to choose from")
+    await palette.get_by_role("button", name="resubmit, as it is").click()
+    await page.get_by_role("button", name="Carry these steps out for this incident now").click()
+    await expect(page.get_by_text("It is done")).to_be_visible()
+    assert (await site.result(case))["outcome"] == "completed"
+    site.fate = lambda _claim: {}
+
+
+@pytest.mark.acts("go back to a version", "let a rule act", "take a rule back to shadow")
+async def test_versions_are_compared_and_gone_back_to(log_in: LogIn, site: CaseSite) -> None:
+    ann = await log_in("ann", "rule-author")
+    await ann.open("/rules/domain/house")
+    page = ann.page
+    await page.get_by_role("button", name="What changed").first.click()
+    await expect(page.get_by_text("promoted:")).to_be_visible()
+    await page.get_by_role("button", name="Make it as in version 1").click()
+    await expect(page.get_by_text("version 3")).to_be_visible()
+    await page.locator(".node").first.click()
+    await page.get_by_role("button", name="Let it act").click()
+    await page.get_by_role("button", name="Back to shadow").click()
+    await expect(page.get_by_role("button", name="Let it act")).to_be_visible()
+    await page.get_by_text("In words").click()
+    await expect(page.locator(".plain").first).to_contain_text("memory")
+    await ann.check()
+    person = site.server.person("viewer", tenant=TENANT)
+    (tree,) = (await person.get("/v1/rules/domain/house")).json()["trees"]
+    assert tree["rules"][0]["state"] == "shadow"
+
+
+async def test_who_may_only_look_at_rules_is_offered_no_act(log_in: LogIn) -> None:
+    vic = await log_in("vic", "viewer")
+    await vic.open("/rules/domain/house")
+    await vic.page.locator(".node").first.click()
+    await expect(vic.page.get_by_role("heading", name="The rule", exact=True)).to_be_visible()
+    assert await vic.page.get_by_role("button", name="Let it act").count() == 0
+    assert await vic.page.get_by_role("button", name="Make it as in version 1").count() == 0
+
+
+@pytest.mark.acts("add a rule although")
+async def test_a_rule_that_overturns_a_cornerstone_is_added_by_who_says_so(
+    log_in: LogIn, broken: Callable[..., Awaitable[list[str]]]
+) -> None:
+    (found,) = await broken(1, "glutton", owner="gus", **fate({"name": "eat", "resources": {"memory": GIB}}))
+    ann = await log_in("ann", "rule-author")
+    await ann.open(f"/rules/domain/house?from={found}")
+    page = ann.page
+    await write(page.get_by_role("textbox", name="Condition"), 'cause == "memory"')
+    await page.get_by_role("group", name="Steps to choose from").get_by_role("button", name="tell the owner").click()
+    save = page.get_by_role("button", name="Add it as a shadow")
+    await save.click()
+    await page.get_by_label("Add it although").check()
+    await save.click()
+    await expect(page.get_by_text("Added as a shadow")).to_be_visible()

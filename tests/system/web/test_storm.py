@@ -1,0 +1,107 @@
+"""A storm in a real browser: its faults are one group, what a rule would do is tried on one of them first, and a person decides how it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from playwright.async_api import expect
+from tests.live.case_site import CaseSite
+from tests.system.web.conftest import LogIn
+from tests.unit.apps.server.asks import submit
+from tests.unit.apps.server.rules.test_rules import MEMORY, added
+from tests.unit.apps.server.running import until
+from tests.unit.apps.server.scripted_pilot import ScriptedPilot
+
+from forestay.apps.compose.loops import run_loops, stop
+from forestay.services.exceptions import handle_faults
+
+pytestmark = pytest.mark.pages
+
+TENANT = "stormy"
+"""Its own: a storm holds back what else its tenant does."""
+MANY = 24
+OOM = {"outcome": "fault", "exit_code": 137, "oom_kills": 1, "peak_memory": 1 << 30, "log_tail": "Killed\n"}
+AGAIN = {"steps": [{"action": "resubmit"}]}
+
+
+@pytest.fixture
+async def weather(site: CaseSite, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedPilot]:
+    """A pilot of the tenant, and a keeper that follows storms; two dozen faults are one, and what waits is looked at at once and not after a minute."""
+    assert site.keeper is not None
+    monkeypatch.setattr(handle_faults, "LEFT_BEHIND", 100)
+    for parts in (site.server.services.parts, site.keeper.parts):
+        monkeypatch.setattr(parts.brakes, "policy", replace(parts.brakes.policy, stopped_wait=200))
+        monkeypatch.setattr(parts.brakes.storms, "policy", replace(parts.brakes.storms.policy, least=MANY // 2))
+        monkeypatch.setattr(parts.brakes.storms, "every", 0.2)
+        monkeypatch.setattr(parts.faults, "every", 0.2)
+    pilot = await ScriptedPilot.register(site.server, TENANT, host="n7", slots=64)
+    loops = [
+        asyncio.create_task(run_loops({"canaries": site.keeper.parts.brakes.storms.run})),
+        asyncio.create_task(site.fly(pilot)),
+    ]
+    yield pilot
+    site.fate, site.hold_back = lambda _claim: {}, lambda _claim: False
+    for loop in loops:
+        await stop(loop)
+
+
+@pytest.mark.acts("try a storm on one again", "let all of a storm through")
+@pytest.mark.usefixtures("weather")
+async def test_a_storm_is_answered_step_by_step(log_in: LogIn, site: CaseSite) -> None:
+    operator = site.server.person("operator", tenant=TENANT, subject="ann")
+    rule = await added(operator, 'cause == "memory"', MEMORY, conclusion=AGAIN)
+    assert (await operator.post(f"/v1/rules/domain/house/rules/{rule}/state", json={})).status_code == 200
+
+    assert site.keeper is not None
+    for parts in (site.server.services.parts, site.keeper.parts):
+        await parts.exceptions.rules.refresh()
+
+    # They fail all at once, and the one that is tried first fails again.
+    site.fate = lambda _claim: OOM
+    jobs = await submit(operator, *[{}] * MANY, name="rain", max_attempts=5, when_exhausted="hold")
+    vic = await log_in("vic", "viewer", tenant=TENANT)
+    ann = await log_in("ann", "operator", tenant=TENANT)
+    page = ann.page
+    panels = []
+    for who in (vic, ann):
+        row = who.page.get_by_role("row").filter(has_text="Storm")
+        await row.get_by_role("button").click()
+        panels.append(who.page.get_by_role("dialog"))
+        await expect(panels[-1].get_by_role("heading", name="Storm")).to_be_visible()
+        await expect(panels[-1].get_by_text("0 well, 1 bad, 0 not ended")).to_be_visible()
+    await expect(panels[0].get_by_text("Acts here need the role operator")).to_be_visible()
+    assert await panels[0].get_by_role("button", name="Let all through").count() == 0
+    panel = panels[1]
+    again = panel.get_by_role("button", name="Try it on one again")
+    await expect(again).to_be_disabled()
+
+    # Whoever looks says that it is tried on one again; that goes well, and ten follow by themselves.
+    let: list[str] = []
+    site.fate = lambda claim: let.append(claim["job"]) or {}  # type: ignore[func-returns-value]
+    site.hold_back = lambda _claim: len(let) >= 1
+    await panel.get_by_label("Reason").fill("the nodes have their memory back")
+    await ann.check()
+    await ann.picture("inbox-storm")
+    await again.click()
+    await expect(panel.get_by_text("0 well, 0 bad, 10 not ended")).to_be_visible()
+    assert len(let) == 1
+    assert len(site.kept) <= 10
+
+    # They are not waited for: all are let through.
+    site.hold_back = lambda _claim: False
+    await panel.get_by_role("button", name="Let all through").click()
+    await site.let_go()
+
+    async def mended() -> bool:
+        known = [(await operator.get(f"/v1/jobs/{job}")).json()["state"] for job in jobs]
+        return known == ["completed"] * MANY
+
+    await until(mended, "all to be mended", 60)
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+    log = (await operator.get("/v1/audit")).json()["entries"]
+    told = [(one["what"], one["why"]) for one in log if one["what"].startswith("group.")]
+    assert told == [(f"group.{one}", "the nodes have their memory back") for one in ("try", "all")]

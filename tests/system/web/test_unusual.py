@@ -1,0 +1,124 @@
+"""What is done to groups beside trying again: an exlet on one, ten and all; and what a second person agrees to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+from tests.live.case_site import TENANT, CaseSite
+from tests.live.rule_desk import add_rule, incident
+from tests.system.web.conftest import LogIn
+from tests.unit.apps.server.running import until
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+
+pytestmark = pytest.mark.pages
+
+FORCED = """
+forestay: 1
+name: forced
+tasks:
+  odd: {command: [odd], when_exhausted: hold}
+  last: {command: [tell], after: [odd]}
+"""
+
+
+@pytest.mark.acts("carry out an exlet on a group", "launch a kept exlet")
+async def test_a_kept_exlet_is_carried_out_on_one_on_ten_and_on_all(
+    log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: CaseSite
+) -> None:
+    author = site.server.person("rule-author", tenant=TENANT, subject="ann")
+    text = "forestay: 1\nname: once-more\ndescription: Try it again, as it is.\nsteps:\n  - resubmit\n"
+    kept = await author.put("/v1/exlets/once-more", json={"text": text})
+    assert kept.status_code in (200, 201), kept.text
+    await broken(12, "spun", owner="una")
+    ann = await log_in("ann", "operator")
+    page = ann.page
+    await page.get_by_role("button", name="Open: Unknown, una").click()
+    panel = page.get_by_role("dialog")
+    await panel.get_by_role("radio", name="Carry out an exlet").check()
+    await panel.get_by_role("textbox", name="Carry out an exlet").click()
+    await page.get_by_role("option", name="once-more").click()
+    await panel.get_by_label("Reason").fill("the node is back")
+    await panel.get_by_role("button", name="Do it to one").click()
+    await expect(panel.get_by_text("1 went well")).to_be_visible()
+    await panel.get_by_role("button", name="Then to ten").click()
+    await expect(panel.get_by_text("10 went well")).to_be_visible()
+    await panel.get_by_role("button", name="Then to all that are left").click()
+    await expect(panel.get_by_text("All of this group were acted on.")).to_be_visible()
+    await ann.check()
+
+    # On one incident alone, from its own page.
+    (single,) = await broken(1, "spun-too", owner="una")
+    await ann.open(f"/incidents/{single}")
+    await page.get_by_role("button", name="Launch an exlet").click()
+    await panel.get_by_role("textbox", name="Exlet").click()
+    await page.get_by_role("option", name="once-more").click()
+    await panel.get_by_role("button", name="Launch an exlet").click()
+    await expect(page.get_by_text("answered", exact=True)).to_be_visible()
+
+
+async def held_case(site: CaseSite, flow: str) -> tuple[str, dict[str, Any]]:
+    """A case in which a rule may not do alone what it says; and the incident that waits."""
+    await add_rule(
+        site, flow, ExceptionType.ABORT, 'job.name == "odd"', {"action": "force-complete", "target": "item"},
+        true={"job": {"name": "odd"}}, words="What is odd counts as done.",
+    )  # fmt: skip
+    site.fate = lambda claim: {"outcome": "fault", "exit_code": 9} if claim["name"] == "odd" else {}
+    case = await site.start(FORCED.replace("name: forced", f"name: {flow}"))
+    found = await incident(site, case, "held")
+    assert "second person" in found["note"]
+    return case, found
+
+
+@pytest.mark.acts("agree")
+async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite) -> None:
+    case, found = await held_case(site, "forced")
+    # Who may not agree is not offered it; who may does, and the case goes on.
+    for name, role in (("vic", "operator"), ("ben", "approver")):
+        who = await log_in(name, role)
+        row = who.page.get_by_role("row").filter(has_text="a second person")
+        await row.get_by_role("button").first.click()
+        panel = who.page.get_by_role("dialog")
+        await expect(panel.get_by_role("heading", name="Waiting for a second person")).to_be_visible()
+        if role == "operator":
+            await expect(panel.get_by_text("Acts here need the role approver").first).to_be_visible()
+            assert await panel.get_by_role("button", name="Agree").count() == 0
+    await who.check()
+    request = panel.get_by_role("article").filter(has_text="force-complete")
+    await request.get_by_label("Reason").fill("seen")
+    await request.get_by_role("button", name="Agree").click()
+    assert (await site.result(case))["outcome"] == "completed"
+
+    async def answered() -> bool:
+        return bool((await incident(site, case, "complete"))["id"] == found["id"])
+
+    await until(answered, "the incident to be answered", 60)
+    site.fate = lambda _claim: {}
+
+
+async def test_what_a_second_person_refuses_waits_for_the_first_again(log_in: LogIn, site: CaseSite) -> None:
+    case, found = await held_case(site, "refused")
+    ben = await log_in("ben", "approver")
+    await ben.page.get_by_role("row").filter(has_text="a second person").get_by_role("button").first.click()
+    panel = ben.page.get_by_role("dialog")
+    # Other tests' requests may wait at this site too.
+    request = panel.get_by_role("article").filter(has_text="force-complete")
+    await request.get_by_label("Reason").fill("the file is cut off")
+    await request.get_by_role("button", name="Refuse").click()
+    await expect(request).to_have_count(0)
+    await ben.check()
+
+    vic = await log_in("vic", "operator")
+    await vic.open(f"/incidents/{found['id']}")
+    await expect(vic.page.get_by_text("ben did not agree to what the rule would do").first).to_be_visible()
+    await vic.open("/inbox")
+    await expect(vic.page.get_by_role("row").filter(has_text="someone to look").first).to_be_visible()
+    waits = vic.page.get_by_role("row").filter(has_text="force-complete").filter(has_text="a second person")
+    await expect(waits).to_have_count(0)
+    assert (await site.items(case))["odd"] != "completed"
+    site.fate = lambda _claim: {}
+    again = site.server.person("operator", tenant=TENANT, subject="vic")
+    assert (await again.post(f"/v1/jobs/{found['job']}/retry")).status_code == 200

@@ -1,0 +1,143 @@
+"""The folder that the sbatch shim writes to: only whole words of plain files count, and logs only of whose job it is."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from forestay.adapters.system.shim_spool import ShimSpool
+from forestay.domain.sites.watched_job import WatchedJob
+from forestay.ports.errors import Permanent
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> ShimSpool:
+    made = ShimSpool(tmp_path)
+    made.prepare()
+    return made
+
+
+def leave(spool: ShimSpool, job: str, *, name: str = "", case: str = "", head: str = "1") -> None:
+    """As the shim does."""
+    (spool.folder / "new" / (name or f"{job}.0.4711")).write_bytes(
+        b"".join(part.encode() + b"\0" for part in (head, job, "", "/home/ann", case))
+    )
+
+
+def test_a_folder_that_is_there_stays_open_as_its_administrator_made_it(tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    new.mkdir()
+    new.chmod(0o3777)
+    ShimSpool(tmp_path).prepare()
+    assert stat.S_IMODE(new.stat().st_mode) == 0o3777
+
+
+def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Permanent, match="FORESTAY_SHIM_SPOOL"):
+        ShimSpool(tmp_path / "file").prepare()
+
+
+def test_words_are_read_and_settled(spool: ShimSpool) -> None:
+    assert not spool.jobs()
+    leave(spool, "12")
+    leave(spool, "7", case="run 3")
+    assert {job.id: (job.key, job.owner) for job in spool.jobs()} == {
+        "12": ("slurm-12", os.getuid()),
+        "7": ("run 3", os.getuid()),
+    }
+    spool.settle(WatchedJob("7", "", 0, "", "", 0))
+    assert [job.id for job in spool.jobs()] == ["12"]
+
+
+def test_what_is_no_word_is_passed_over(spool: ShimSpool) -> None:
+    new = spool.folder / "new"
+    leave(spool, "8", head="3")
+    leave(spool, "x;rm", name="9.0.1")
+    leave(spool, "10", name="11.0.1")
+    (new / "12.0.1").write_bytes(b"1\x0012")
+    os.mkfifo(new / "13.0.1")
+    leave(spool, "14", name="other")
+    (new / "14.0.1").symlink_to(new / "other")
+    leave(spool, "15")
+    assert [job.id for job in spool.jobs()] == ["15"]
+
+
+@pytest.mark.finding("F-A6")
+def test_a_word_says_whether_its_user_allows_a_requeue(spool: ShimSpool) -> None:
+    leave(spool, "7")
+    for job, value in (("8", "allow"), ("9", "no")):
+        parts = ("2", job, "", "/home/ann", "", value)
+        (spool.folder / "new" / f"{job}.0.1").write_bytes(b"".join(part.encode() + b"\0" for part in parts))
+    assert {job.id: job.allow_requeue for job in spool.jobs()} == {"7": False, "8": True, "9": False}
+
+
+@pytest.mark.finding("F-A7")
+def test_a_word_with_a_second_link_is_passed_over(spool: ShimSpool, tmp_path: Path) -> None:
+    """Its owner is not the one who put that name into the folder."""
+    leave(spool, "8", name="8.0.1")
+    os.link(spool.folder / "new" / "8.0.1", tmp_path / "elsewhere")
+    leave(spool, "9")
+    assert [job.id for job in spool.jobs()] == ["9"]
+
+
+@pytest.mark.finding("F-A7")
+def test_a_foreign_word_hides_no_other_and_can_be_discarded_alone(spool: ShimSpool) -> None:
+    leave(spool, "8", name="8.0.1", case="foreign")
+    leave(spool, "8", name="8.0.2", case="own")
+    words = {job.case: job for job in spool.jobs()}
+    assert words.keys() == {"foreign", "own"}
+    spool.discard(words["foreign"])
+    spool.discard(words["foreign"])
+    assert [job.case for job in spool.jobs()] == ["own"]
+
+
+@pytest.mark.finding("F-A5")
+def test_a_watch_says_until_when_since_when_and_for_how_long(spool: ShimSpool) -> None:
+    before = time.time()
+    assert spool.vouched() is None
+    spool.vouch(60, hide=180)
+    until, since, hide = (spool.folder / "watch").read_text().split()
+    assert 50 < int(until) - time.time() <= 61
+    assert before - 0.001 <= float(since) <= time.time() + 0.001, "written in milliseconds"
+    assert hide == "180"
+    spool.vouch(0)
+    spool.vouch(0)
+    assert not (spool.folder / "watch").exists()
+    assert spool.vouched() is None
+
+
+@pytest.mark.finding("F-A5")
+def test_who_vouches_before_it_lapsed_goes_on_and_who_comes_later_begins_anew(spool: ShimSpool) -> None:
+    """Whichever process: it is kept in the spool."""
+    watch = spool.folder / "watch"
+    watch.write_text(f"{int(time.time()) + 60}\n1000.500\n180\n")
+    assert spool.vouched() == 1000.5
+    spool.vouch(60, hide=180)
+    assert ShimSpool(spool.folder).vouched() == 1000.5
+    watch.write_text(f"{int(time.time()) - 1}\n1000.500\n180\n")
+    assert spool.vouched() is None
+    now = time.time()
+    spool.vouch(60, hide=180)
+    since = spool.vouched()
+    assert since is not None
+    assert since >= now - 0.001
+    for broken in ("", "soon\n", f"{int(time.time()) + 60}\n"):
+        watch.write_text(broken)
+        assert spool.vouched() is None
+
+
+def test_only_the_owners_own_plain_file_is_read(spool: ShimSpool, tmp_path: Path) -> None:
+    log = tmp_path / "out"
+    log.write_text("x" * 50_000 + "the end")
+    assert spool.tail(str(log), os.getuid()).endswith("xthe end")
+    assert len(spool.tail(str(log), os.getuid())) == 32_768
+    assert spool.tail(str(log), os.getuid() + 1) == ""
+    (tmp_path / "link").symlink_to(log)
+    os.mkfifo(tmp_path / "pipe")
+    for other in ("link", "pipe", "missing", "new"):
+        assert spool.tail(str(tmp_path / other), os.getuid()) == ""

@@ -1,0 +1,215 @@
+"""`run`, `watch` and `cases`: a case is shown until it has ended, and left alone whatever becomes of the one who watches."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.apps.cli.conftest import Shell
+from tests.unit.apps.cli.fake_api import FakeApi, case_json, ending_json, incident_json, item_json, job_json
+
+from forestay.apps.cli.flows import case_view
+from forestay.apps.cli.flows.case_tree import Line, container, fitted
+
+FLOW = "forestay: 1\nname: nightly\ntasks:\n  first:\n    run: 'true'\n"
+BEGAN, ENDED = "2026-05-01T10:00:01.000Z", "2026-05-01T10:00:08.500Z"
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case_view, "FIRST_PAUSE", 0.01)
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> str:
+    file = tmp_path / "nightly.yaml"
+    file.write_text(FLOW)
+    return str(file)
+
+
+def completed(**changes: Any) -> dict[str, Any]:
+    done = item_json("first", "completed", count=1, well=1, began=BEGAN, finished=ENDED)
+    return case_json(1, done, state="completed", phase="finished", ended=ENDED, **changes)
+
+
+def test_run_says_what_changes_and_gives_the_outputs(forestay: Shell, api: FakeApi, flow: str) -> None:
+    running = case_json(1, item_json("first", "running", count=1, began=BEGAN))
+    case = api.cases.put(case_json(1, item_json("first")), running, completed(outputs={"rows": 7, "to": "a"}))
+    ended = forestay("run", flow, "-p", "day=2026-05-01", "-p", "n=3", "-p", 'tables=["a"]', "--key", "k")
+    assert (ended.code, ended.out) == (0, f"{case} completed\nrows: 7\nto: a\n")
+    said = [line.partition(" ")[2] for line in ended.err.splitlines()]
+    assert said[0] == f"case {case} of nightly"
+    assert said[1].startswith("first: running")
+    assert said[2:] == ["first: completed · 7.5 s", "case completed after 8.5 s"]
+    (started,) = api.cases.started
+    assert started.body == {"flow": "f" * 64, "params": {"day": "2026-05-01", "n": 3, "tables": ["a"]}}
+    assert started.headers["idempotency-key"] == "k"
+    assert api.cases.flows["f" * 64] == FLOW
+
+
+def test_run_in_json_is_quiet_about_the_rest(forestay: Shell, api: FakeApi, flow: str) -> None:
+    case = api.cases.put(completed())
+    assert forestay("run", flow, "--json").json["case"]["id"] == case
+    detached = forestay("run", "--detach", flow)
+    assert (detached.code, detached.out, detached.err) == (0, f"{case}\n", "")
+    assert forestay("run", "-d", "--json", flow).json["flow"] == "f" * 64
+
+
+def test_parameters_from_a_file_and_their_errors(forestay: Shell, api: FakeApi, flow: str, tmp_path: Path) -> None:
+    api.cases.put(completed())
+    (tmp_path / "p.yaml").write_text("day: monday\nn: 1\n")
+    assert forestay("run", flow, "--params", "p.yaml", "-p", "n=2").code == 0
+    assert api.cases.started[0].body["params"] == {"day": "monday", "n": 2}
+    (tmp_path / "bad.yaml").write_text("- 1\n")
+    for words in (["--params", "bad.yaml"], ["--params", "none.yaml"], ["-p", "nothing"]):
+        assert forestay("run", flow, *words).code == 2
+    assert len(api.cases.started) == 1
+
+
+def test_a_flow_that_the_server_has_is_run_by_its_name_or_version(forestay: Shell, api: FakeApi) -> None:
+    api.cases.put(completed())
+    for name in ("until_converged", "a" * 64):
+        assert forestay("run", name).code == 0
+        assert api.cases.started[-1].body["flow"] == name
+    assert api.cases.flows == {}
+    assert forestay("run", "no/such.yaml").code == 2
+    assert forestay("run", "nothing.yaml").code == 2
+
+
+def test_a_flow_with_errors_is_not_sent(forestay: Shell, api: FakeApi, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("forestay: 1\nname: x\ntasks:\n  a: {after: [b], run: 'true'}\n")
+    ended = forestay("run", "bad.yaml")
+    assert (ended.code, ended.out) == (2, "")
+    assert "bad.yaml:4:" in ended.err
+    told = json.loads(forestay("run", "bad.yaml", "--json").err)["error"]
+    assert (told["exit_code"], told["errors"][0]["line"]) == (2, 4)
+    assert forestay("graph", "bad.yaml").code == 2
+    assert api.requests == []
+
+
+def test_a_case_that_failed_says_why_and_where_to_look(forestay: Shell, api: FakeApi, flow: str) -> None:
+    failed = item_json("first", "failed", count=40, well=38, bad=2, reason="exit code 3", began=BEGAN, finished=ENDED)
+    case = api.cases.put(case_json(1, failed, state="failed", ended=ENDED, reason="first failed"))
+    api.put(job_json(7, state="failed", case=case, attempt=1, last=ending_json()))
+    api.put(job_json(8, state="failed", attempt=1, last=ending_json()))
+    ended = forestay("run", flow)
+    assert (ended.code, ended.out) == (8, f"{case} failed\n")
+    assert "first: failed · 40 of 40 · 2 failed · 7.5 s · exit code 3" in ended.err
+    assert "Why: first failed" in ended.err
+    assert "forestay story 00000007" in ended.err
+    assert "00000008" not in ended.err
+    assert f"forestay history {case[:8]}" in ended.err
+
+
+def test_waiting_has_an_end_that_the_case_does_not(forestay: Shell, api: FakeApi) -> None:
+    case = api.cases.put(case_json(1, item_json("first", "running")))
+    ended = forestay("watch", case[:8], "--timeout", "0.05")
+    assert (ended.code, ended.out) == (7, "")
+    assert f"forestay watch {case}" in ended.err
+
+
+def test_what_waits_for_a_person_is_said_while_the_case_runs(forestay: Shell, api: FakeApi) -> None:
+    case = api.cases.put(case_json(1, item_json("first", "running")))
+    api.incidents.append(incident_json(1, case=case, job=job_json(3)["id"]))
+    api.incidents.append(incident_json(2, case=case, state="complete"))
+    ended = forestay("watch", case, "--timeout", "0.3")
+    assert ended.err.count("1 waits for a person: forestay explain 00000003") == 1
+
+
+def test_ctrl_c_leaves_the_case_and_says_how_to_come_back(forestay: Shell, api: FakeApi) -> None:
+    case = api.cases.put(case_json(1, item_json("first", "running")))
+    process = forestay.start(["watch", case], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    assert process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, b"")
+    assert f"The case goes on; to come back: forestay watch {case}" in said.decode()
+    assert {one.method for one in api.requests} == {"GET"}
+
+
+def test_the_tree_on_a_terminal(forestay: Shell, api: FakeApi) -> None:
+    inner = item_json("refine@1/3/fit", "running", count=1, began=BEGAN)
+    running = case_json(
+        1, item_json("refine", "running", began=BEGAN), inner,
+        item_json("many", "running", count=100, well=10, bad=1, began=BEGAN), item_json("last"),
+    )  # fmt: skip
+    ended = running | {"state": "completed", "ended": ENDED}
+    case = api.cases.put(running, ended)
+    for _ in range(12):
+        api.put(job_json(len(api.jobs), state="completed", case=case, work="many@1"))
+    screen = _terminal(forestay, ["watch", case])
+    assert f"nightly {case[:8]} running" in screen
+    assert "● refine" in screen
+    assert re.search(r"└ .*● .*fit \(round 3\)", screen)
+    assert "13 of 100" in screen  # the store knows of more ends than the case was told
+    assert "· last" in screen
+    assert screen.endswith(f"{case} completed\r\n")
+
+
+def _terminal(shell: Shell, words: list[str]) -> str:
+    leader, follower = pty.openpty()
+    shell.environment |= {"TERM": "xterm", "LANG": "C.UTF-8", "NO_COLOR": "1"}
+    process = shell.start(words, stdin=follower, stdout=follower, stderr=follower)
+    os.close(follower)
+    seen, deadline = b"", time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if select.select([leader], [], [], 0.5)[0]:
+            try:
+                seen += os.read(leader, 65_536)
+            except OSError:
+                break
+    os.close(leader)
+    process.wait()
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+
+
+def test_where_items_are(forestay: Shell) -> None:
+    assert container("a") == ""
+    assert container("a@1/2/b") == "a"
+    assert container("a@1/2/b@3/yes/c") == "a@1/2/b"
+
+
+def test_what_has_ended_well_gives_way_first() -> None:
+    lines = [Line("", "✓", "", f"done{n}", done=True) for n in range(10)] + [Line("", "✗", "red", "bad")]
+    assert fitted(lines, 20) == lines
+    short = fitted(lines, 4)
+    assert len(short) == 4
+    assert short[-2].text == "bad"
+    assert short[-1].text == "and 8 more"
+
+
+def test_cases_listed(forestay: Shell, api: FakeApi) -> None:
+    assert "forestay run" in forestay("cases").err
+    api.cases.put(case_json(1, state="completed", ended=ENDED))
+    api.cases.put(case_json(2))
+    shown = forestay("cases").out.splitlines()
+    assert shown[0].split() == ["CASE", "FLOW", "STATE", "OWNER", "STARTED", "TIME"]
+    assert shown[1].split()[:4] == ["00000001", "nightly", "completed", "alice"]
+    assert shown[1].endswith("0:08")
+    assert [one["state"] for one in forestay("cases", "--json", "-t", "running").json["cases"]] == ["running"]
+    assert forestay("cases", "--ids").out.split() == list(api.cases.states)
+    assert api.sent("GET", "/v1/cases")[-1].query["limit"] == ["50"]
+    forestay("cases", "--me")
+    assert api.sent("GET", "/v1/cases")[-1].query["owner"] == ["alice"]
+
+
+def test_users_text_in_a_case_cannot_steer_a_terminal(forestay: Shell, api: FakeApi) -> None:
+    nasty = "x\x1b]0;owned\x07\r\ny"
+    item = item_json(nasty, "failed", reason=nasty)
+    case = api.cases.put(
+        case_json(1, item, state="failed", ended=ENDED, name=nasty, reason=nasty, outputs={nasty: nasty})
+    )
+    ended = forestay("watch", case)
+    assert "owned" in ended.out + ended.err
+    assert not set("\x07\x1b\r") & set(ended.out + ended.err)
+    assert json.loads(forestay("watch", case, "--json").out)["case"]["name"] == nasty

@@ -1,0 +1,128 @@
+"""Acts on a group of the inbox over HTTP: in steps, each followed to its end, written into the audit log, and for operators only."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+from tests.unit.apps.server.asks import problem, read, submit
+from tests.unit.apps.server.event_reader import read_events
+from tests.unit.apps.server.running import RunningServer, until
+from tests.unit.apps.server.scripted_pilot import ScriptedPilot
+
+pytestmark = pytest.mark.every_store
+
+
+async def _waiting(server: RunningServer, tenant: str, many: int) -> tuple[ScriptedPilot, list[str]]:
+    ada = server.person("submitter", tenant=tenant)
+    jobs = await submit(ada, *[{}] * many, max_attempts=1, when_exhausted="hold")
+    pilot = await ScriptedPilot.register(server, tenant)
+    for _ in range(many):
+        await pilot.end(await pilot.claim_one(), outcome="fault", exit_code=1, log_tail="?")
+
+    async def held() -> bool:
+        found = (await ada.get("/v1/incidents", params={"state": "held"})).json()["incidents"]
+        return len(found) == many
+
+    await until(held, "all to wait")
+    return pilot, jobs
+
+
+def wish(**changes: Any) -> dict[str, Any]:
+    return {"cause": "unknown", "owner": "ada", "do": "retry", "reach": "one", "reason": "mended"} | changes
+
+
+async def look(client: httpx.AsyncClient, act: str) -> dict[str, Any]:
+    answer = await client.get(f"/v1/inbox/acts/{act}")
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+async def test_a_group_is_acted_on_in_steps(server: RunningServer, tenant: str) -> None:
+    pilot, jobs = await _waiting(server, tenant, 3)
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    problem(await olga.post("/v1/inbox/acts", json=wish(reach="ten")), 409)
+    first = (await olga.post("/v1/inbox/acts", json=wish())).json()
+    assert (first["pending"], first["next"], first["whole"]) == (1, None, False)
+    problem(await olga.post("/v1/inbox/acts", json=wish(reach="ten", after=first["id"])), 409)
+    await pilot.end(await pilot.claim_one())
+    assert (await look(olga, first["id"]))["next"] == "ten"
+    refused = await olga.post("/v1/inbox/acts", json=wish(reach="all", after=first["id"]))
+    assert "ten next" in problem(refused, 409)["detail"]
+
+    async def fewer() -> bool:
+        found = (await olga.get("/v1/inbox")).json()["groups"]
+        return [one["count"] for one in found] == [2]
+
+    await until(fewer, "the inbox to have it no more")
+    second = (await olga.post("/v1/inbox/acts", json=wish(reach="ten", after=first["id"]))).json()
+    assert (len(second["members"]), second["whole"]) == (2, True)
+    await pilot.end(await pilot.claim_one(), outcome="fault", exit_code=1, log_tail="?")
+    await pilot.end(await pilot.claim_one())
+    seen = await look(olga, second["id"])
+    assert (seen["well"], seen["bad"], seen["pending"], seen["next"]) == (1, 1, 0, None)
+    assert "did not help 1 of 2" in seen["not_yet"]
+    assert sorted([(await read(olga, job))["state"] for job in jobs]) == ["completed", "completed", "faulted"]
+    log = (await olga.get("/v1/audit")).json()["entries"]
+    acts = [one for one in log if one["what"] == "inbox.retry"]
+    assert [(one["why"], one["detail"]["many"]) for one in acts] == [("mended", 1), ("mended", 2)]
+
+
+async def test_giving_up_ends_the_jobs(server: RunningServer, tenant: str) -> None:
+    _, (job,) = await _waiting(server, tenant, 1)
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    done = (await olga.post("/v1/inbox/acts", json=wish(do="cancel"))).json()
+    assert (done["well"], done["whole"]) == (1, True)
+    assert (await read(olga, job))["state"] == "cancelled"
+    await server.refresh()
+    problem(await olga.post("/v1/inbox/acts", json=wish(do="cancel")), 409)
+
+
+@pytest.mark.parametrize("verb", ["retry", "cancel", "force-fail"])
+async def test_a_job_that_is_steered_by_hand_waits_in_the_inbox_no_more(
+    server: RunningServer, tenant: str, verb: str
+) -> None:
+    _, jobs = await _waiting(server, tenant, 2)
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    known = await read(olga, jobs[0])
+    body = {"reason": "mended"}
+    if verb == "force-fail":
+        body |= {"expected_generation": known["generation"], "expected_attempt": known["attempt"]}
+    assert (await olga.post(f"/v1/jobs/{jobs[0]}/{verb}", json=body)).status_code == 200
+    await server.refresh()
+    (group,) = (await olga.get("/v1/inbox")).json()["groups"]
+    assert group["count"] == 1
+    found = (await olga.get("/v1/incidents", params={"state": "complete"})).json()["incidents"]
+    assert [one["job"] for one in found] == [jobs[0]]
+    assert re.fullmatch("olga: .+[.] mended", found[0]["note"])
+
+
+async def test_who_may_act_and_who_may_see(server: RunningServer, tenant: str) -> None:
+    await _waiting(server, tenant, 1)
+    for role in ("viewer", "submitter", "rule-author", "approver"):
+        problem(await server.person(role, tenant=tenant).post("/v1/inbox/acts", json=wish()), 403)
+    olga = server.person("operator", tenant=tenant)
+    for bad in ({"reach": "many"}, {"do": "delete"}, {"reason": ""}, {"do": "exlet"}, {"exlet": "x"}):
+        problem(await olga.post("/v1/inbox/acts", json=wish(**bad)), 422)
+    problem(await olga.post("/v1/inbox/acts", json=wish(do="exlet", exlet="none")), 404)
+    problem(await olga.post("/v1/inbox/acts", json=wish(reach="ten", after="none")), 404)
+    problem(await olga.post("/v1/inbox/acts", json=wish(cause="node")), 409)
+    act = (await olga.post("/v1/inbox/acts", json=wish())).json()["id"]
+    stranger = server.person("administrator", tenant=f"{tenant}-other")
+    problem(await stranger.get(f"/v1/inbox/acts/{act}"), 404)
+
+
+async def test_changes_are_heard(server: RunningServer, tenant: str) -> None:
+    viewer = server.person("viewer", tenant=tenant)
+    async with read_events(viewer, "/v1/inbox/changes") as reader:
+        await reader.wait_for("inbox")
+        await _waiting(server, tenant, 2)
+
+        async def heard() -> bool:
+            return bool(reader.named("inbox")[-1].data == {"waiting": 2})
+
+        await until(heard, "the change")
+        assert reader.named("inbox")[0].data == {"waiting": 0}

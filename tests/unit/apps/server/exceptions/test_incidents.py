@@ -1,0 +1,49 @@
+"""What went wrong, and what was decided on it, as the interface tells it; to its own tenant only."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.apps.server.asks import problem, read, story, submit_one
+from tests.unit.apps.server.running import RunningServer, until
+from tests.unit.apps.server.scripted_pilot import ScriptedPilot
+
+NODE = "slurmstepd: error: *** JOB 4711 ON n17 CANCELLED AT 2026-03-01T10:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"
+
+
+@pytest.mark.ledger("P2-02")
+async def test_a_fault_is_an_incident_that_explains_itself(server: RunningServer, tenant: str) -> None:
+    ada = server.person("submitter", tenant=tenant)
+    job = await submit_one(ada)
+    pilot = await ScriptedPilot.register(server, tenant)
+    await pilot.end(
+        await pilot.claim_one(), outcome="fault", reason="exit", exit_code=1, log_tail=f"token=abc123secret\n{NODE}"
+    )
+    await pilot.end(await pilot.claim_one(), outcome="fault", reason="exit", exit_code=1, log_tail="?")
+    assert (await read(ada, job))["state"] == "failed", "a lost node is not charged, a bad end is"
+    told = [line["words"] for line in await story(ada, job)]
+    assert any("free try 1 of 4" in words for words in told), told
+
+    async def both() -> list[str] | None:
+        found = (await ada.get("/v1/incidents", params={"job": job})).json()["incidents"]
+        return [one["id"] for one in found] if len(found) == 2 else None
+
+    ids = await until(both, "both incidents")
+    whole = [(await ada.get(f"/v1/incidents/{one}")).json() for one in ids]
+    first, second = sorted(whole, key=lambda one: int(one["attempt"]))
+    assert (first["cause"], second["cause"]) == ("node", "unknown")
+    assert "abc123secret" not in str(first)
+    assert [one["verdict"] for one in first["decisions"]] == ["retry"]
+    assert first["decisions"][0]["detail"]["charged"] is False
+    assert (second["decisions"][0]["verdict"], second["state"]) == ("fail", "failed")
+    counts = (await ada.get("/v1/incidents/counts", params={"by": "cause"})).json()["counts"]
+    assert counts == {"node": 1, "unknown": 1}
+    other = server.person("operator", tenant=f"{tenant}-other")
+    assert (await other.get("/v1/incidents")).json()["incidents"] == []
+    assert problem(await other.get(f"/v1/incidents/{ids[0]}"), 404)
+
+
+async def test_a_state_that_is_none_is_told(server: RunningServer, tenant: str) -> None:
+    ada = server.person("viewer", tenant=tenant)
+    assert "held" in problem(await ada.get("/v1/incidents", params={"state": "lost"}), 400)["detail"]
+    assert problem(await ada.get("/v1/incidents", params={"cursor": "%%"}), 400)
+    assert problem(await ada.get("/v1/incidents/none"), 404)

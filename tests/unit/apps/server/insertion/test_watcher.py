@@ -1,0 +1,244 @@
+"""Users' own jobs on a real Slurm, submitted through the shim by a plain sbatch, looked after by rules on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.system.insertion.shell import Shell, incident_of, incidents, shell
+from tests.unit.apps.server.exceptions.test_engines import add_rule
+from tests.unit.apps.server.running import RunningServer, until
+
+pytestmark = pytest.mark.live
+
+MORE: dict[str, object] = {
+    "action": "resubmit",
+    "how": "changed",
+    "needs": {"memory": {"factor": 2.0, "at_most": 400 * 2**20}},
+}
+GREEDY = "import os,time;x=bytearray(150*2**20);time.sleep(3)"
+"""Needs 150 MB for a few seconds, which is long enough for Slurm to see it."""
+MOVING = re.compile(r"\b(RunTime|LastSchedEval|SubmitLine)=\S*")
+
+Begin = Callable[..., Awaitable[Shell]]
+
+
+@pytest.fixture
+async def begin(local: RunningServer, tenant: str, tmp_path: Path) -> AsyncIterator[Begin]:
+    """A shell with the settings that a test wants."""
+    async with AsyncExitStack() as stack:
+
+        async def made(**more: Any) -> Shell:
+            return await stack.enter_async_context(shell(tmp_path, local, tenant, **more))
+
+        yield made
+
+
+async def test_a_job_that_needs_more_memory_gets_it_under_its_own_id(
+    local: RunningServer, tenant: str, begin: Begin, tmp_path: Path
+) -> None:
+    """What an engine polls never says that it failed. What the job wrote down of itself is among the evidence."""
+    await add_rule(local, tenant, MORE)
+    user = await begin(records=tmp_path / "records")
+    job = user.sbatch("--mem=100", "-J", "greedy", "--wrap", f"python3 -c '{GREEDY}'")
+    states = await user.settled(job)
+    assert states <= {"", "PENDING", "RUNNING", "REQUEUED", "COMPLETED"}, states
+    assert "COMPLETED" in states
+    told = await incident_of(local, tenant, job)
+    assert (told["cause"], told["state"]) == ("memory", "complete")
+    evidence = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{told['id']}")).json()["context"][
+        "evidence"
+    ]
+    assert evidence["payload_host"] == os.uname().nodename
+    assert evidence["peak_memory"] > 140 * 2**20
+    assert not list((tmp_path / "records").iterdir())
+    assert (await user.watcher.reader.outcome([job]))[job].restarts == 1
+
+
+async def test_a_fault_that_nobody_can_mend_is_shown_as_it_is(local: RunningServer, tenant: str, begin: Begin) -> None:
+    await add_rule(local, tenant, MORE)
+    user = await begin()
+    job = user.sbatch("--wrap", "echo 'KeyError: x' >&2; exit 3")
+    assert "FAILED" in await user.settled(job)
+    assert (await incident_of(local, tenant, job))["state"] == "failed"
+
+
+async def test_who_looks_on_explains_and_changes_nothing_in_slurm(
+    local: RunningServer, tenant: str, begin: Begin
+) -> None:
+    """The record that Slurm keeps of the job is word for word what it was before anybody looked, whatever a rule says."""
+    await add_rule(local, tenant, MORE)
+    user = await begin(acting=False)
+    job = user.sbatch("--no-requeue", "--mem=100", "--hold", "--wrap", f"python3 -c '{GREEDY}'")
+    waiting = _record(user, job)
+    await asyncio.sleep(2)  # several looks
+    assert _record(user, job) == waiting
+    user.bare("scontrol", "release", job)
+    assert await user.settled(job) & {"FAILED", "OUT_OF_MEMORY"}
+    ended = _record(user, job)
+    assert "Requeue=0" in ended
+    assert "forestay" not in ended
+    assert (await incident_of(local, tenant, job))["cause"] == "memory"
+    assert (await user.watcher.reader.outcome([job]))[job].restarts == 0
+    assert not (user.folder / "spool" / "watch").exists()
+
+
+async def test_a_user_who_cancels_is_not_second_guessed(local: RunningServer, tenant: str, begin: Begin) -> None:
+    """scancel is Slurm's own: a job that was cancelled, while it ran or while it waited to be tried again, stays cancelled."""
+    await add_rule(local, tenant, {**MORE, "wait": 600})
+    user = await begin()
+    running = user.sbatch("--wrap", "sleep 60")
+    mended = user.sbatch("--mem=100", "--wrap", f"python3 -c '{GREEDY}'")
+    await until(lambda: _is(user, running, "RUNNING"), "the job to run", 60)
+    await asyncio.to_thread(user.call, "scancel", running)
+    assert any(state.startswith("CANCELLED") for state in await user.settled(running))
+    await until(lambda: _waits_for_its_next_try(user, mended), "the mended job to wait", 60)
+    await asyncio.to_thread(user.call, "scancel", mended)
+    assert any(state.startswith("CANCELLED") for state in await user.settled(mended))
+    await asyncio.sleep(2)  # several looks more
+    for job in (running, mended):
+        assert user.bare("squeue", "-h", "-t", "all", "-j", job, "-o", "%T") == "CANCELLED"
+
+
+@pytest.mark.finding("F-A1")
+async def test_of_an_array_nothing_runs_twice(local: RunningServer, tenant: str, begin: Begin, tmp_path: Path) -> None:
+    """One element wants more memory and a rule would give it that. The incident says why nothing is done about it."""
+    await add_rule(local, tenant, MORE)
+    user = await begin()
+    work = (
+        f"echo start >> {tmp_path}/starts-$SLURM_ARRAY_TASK_ID; [ $SLURM_ARRAY_TASK_ID != 3 ] || python3 -c '{GREEDY}'"
+    )
+    job = user.sbatch("--array=0-3", "--mem=100", "--wrap", work)
+    await user.settled(job)
+    await until(lambda: _all_ended(user, job), "all elements to end", 60)
+    assert [(tmp_path / f"starts-{n}").read_text() for n in range(4)] == ["start\n"] * 4
+    story = (await incident_of(local, tenant, job))["id"]
+    refused = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{story}")).text
+    assert f"job {job} is an array; Forestay does not act on arrays yet" in refused
+    assert "Restarts=1" not in user.bare("scontrol", "show", "job", job)
+    for words in (
+        ("squeue", "-t", "all", "-j", job),
+        ("sacct", "-X", "-j", job, "-o", "JobID,State"),
+        ("scontrol", "show", "job", job),
+    ):
+        assert user.call(*words) == user.bare(*words)
+
+
+async def _all_ended(user: Shell, job: str) -> bool:
+    states = await asyncio.to_thread(user.bare, "squeue", "-h", "-t", "all", "--array", "-j", job, "-o", "%T")
+    return not set(states.split()) & {"PENDING", "RUNNING", "COMPLETING"}
+
+
+@pytest.mark.finding("F-A6")
+async def test_a_job_that_must_not_be_requeued_is_not(
+    local: RunningServer, tenant: str, begin: Begin, tmp_path: Path
+) -> None:
+    """Not by us, and not by Slurm because of us: what its user ruled out stays ruled out while it runs."""
+    await add_rule(local, tenant, {"action": "resubmit"}, condition="true", cause="memory")
+    user = await begin()
+    work = f"echo start >> {tmp_path}/starts; until [ -e {tmp_path}/go ]; do sleep 0.1; done; exit 3"
+    job = user.sbatch("--no-requeue", "--wrap", work)
+    await until(lambda: _is(user, job, "RUNNING"), "the job to run", 60)
+    looked = user.watcher.looks
+    await until(lambda: _true(user.watcher.looks >= looked + 3), "the watcher to look at it", 60)
+    assert "Requeue=0" in user.bare("scontrol", "show", "job", job)
+    (tmp_path / "go").touch()
+    assert await user.settled(job) <= {"RUNNING", "FAILED"}
+    assert user.call("scontrol", "show", "job", job) == user.bare("scontrol", "show", "job", job)
+    assert "Requeue=0 Restarts=0" in user.bare("scontrol", "show", "job", job)
+    found = await incident_of(local, tenant, job)
+    text = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{found['id']}")).text
+    assert f"job {job} may not be requeued" in text
+    assert (tmp_path / "starts").read_text() == "start\n"
+
+
+@pytest.mark.finding("F-A6")
+@pytest.mark.parametrize("who", ["user", "site"])
+async def test_user_or_site_may_allow_it(
+    local: RunningServer, tenant: str, begin: Begin, tmp_path: Path, who: str
+) -> None:
+    await add_rule(local, tenant, {"action": "resubmit"}, condition="true", cause="memory")
+    user = await begin(override_no_requeue=who == "site")
+    # It begins only when the watcher has seen it: what has ended Slurm no longer lets anyone change.
+    work = f"echo start >> {tmp_path}/starts; exit $((3 - 3 * ${{SLURM_RESTART_COUNT:-0}}))"
+    more = {"FORESTAY_REQUEUE": "allow"} if who == "user" else None
+    job = user.sbatch("--no-requeue", "--hold", "--wrap", work, more=more)
+    await until(lambda: _may_be_requeued(user, job), "the requeue to be allowed", 60)
+    user.bare("scontrol", "release", job)
+    assert "COMPLETED" in await user.settled(job)
+    assert (tmp_path / "starts").read_text() == "start\nstart\n"
+
+
+async def _true(value: bool) -> bool:
+    return value
+
+
+async def _may_be_requeued(user: Shell, job: str) -> bool:
+    return "Requeue=1" in await asyncio.to_thread(user.bare, "scontrol", "show", "job", job)
+
+
+@pytest.mark.finding("F-A7")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a file of another user")
+async def test_nobody_can_have_the_job_of_another_user_run_again(
+    local: RunningServer, tenant: str, begin: Begin, tmp_path: Path
+) -> None:
+    await add_rule(local, tenant, {"action": "resubmit"}, condition="true", cause="memory")
+    user = await begin()
+    job = user.bare("sbatch", "--parsable", "-o", "/dev/null", "--wrap", f"echo start >> {tmp_path}/starts; exit 3")
+    word = tmp_path / "spool" / "new" / f"{job}.0.1"
+    word.write_bytes(b"".join(part.encode() + b"\0" for part in ("1", job, "", "/", "")))
+    os.chown(word, 65534, 65534)
+    await until(lambda: _is(user, job, "FAILED"), "the job to be shown as failed", 60)
+
+    async def rejected() -> bool:
+        return not word.exists()
+
+    await until(rejected, "the word to be rejected", 60)
+    assert user.watcher.rejected == 1
+    assert not await incidents(local, tenant)
+    assert (tmp_path / "starts").read_text() == "start\n"
+    assert "Restarts=0" in user.bare("scontrol", "show", "job", job)
+
+
+@pytest.mark.slow
+async def test_a_storm_of_failing_jobs_is_not_queued_again(local: RunningServer, tenant: str, begin: Begin) -> None:
+    """200 jobs fail of one cause that a rule would answer. The first are tried; then there is a storm, and one is at a time."""
+    await add_rule(local, tenant, {"action": "resubmit"}, condition='cause == "network"', cause="network")
+    user = await begin()
+    work = "echo 'ssh: connect to host data1 port 22: Connection refused' >&2; exit 255"
+
+    def submit() -> list[str]:
+        return [user.sbatch("--mem=10", "--wrap", work) for _ in range(200)]
+
+    jobs = await asyncio.to_thread(submit)
+
+    async def all_told() -> bool:
+        told = (await local.person("viewer", tenant=tenant).get("/v1/incidents?limit=500")).json()["incidents"]
+        return len({one["item"].rpartition(":")[2] for one in told} & set(jobs)) == len(jobs)
+
+    await until(all_told, "an incident of every job", 900)
+    await asyncio.sleep(10)
+    outcomes = await user.watcher.reader.outcome(jobs)
+    tries = sum(one.restarts for one in outcomes.values())
+    assert 0 < tries <= 60, tries
+    await asyncio.to_thread(user.bare, "scancel", *jobs)
+
+
+async def _is(user: Shell, job: str, state: str) -> bool:
+    return await user.seen(job) == state
+
+
+async def _waits_for_its_next_try(user: Shell, job: str) -> bool:
+    text = await asyncio.to_thread(user.bare, "scontrol", "-o", "show", "job", job)
+    return "JobState=PENDING" in text and "Restarts=1" in text and "forestay:" in text
+
+
+def _record(user: Shell, job: str) -> str:
+    """What Slurm knows of the job, but for what moves by itself."""
+    return MOVING.sub("", user.bare("scontrol", "-o", "show", "job", job))

@@ -1,0 +1,216 @@
+"""Callbacks: told until taken, always with the same delivery id, and never a way into the network."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from tests.speed import clock_limit
+from tests.unit.apps.server.asks import problem, read, steer, story, submit_one
+from tests.unit.apps.server.callback_listener import Listener, listen
+from tests.unit.apps.server.later_clock import LaterClock
+from tests.unit.apps.server.running import RunningServer
+from tests.unit.apps.server.scripted_pilot import ScriptedPilot
+
+from forestay.adapters.httpx import notify
+from forestay.adapters.httpx.notify import HttpxNotify
+from forestay.apps.compose.keeper import KeeperParts
+from forestay.ports.errors import Permanent, Transient
+from forestay.services.jobs.send_callbacks import wait_after
+
+
+async def _ended(server: RunningServer, tenant: str, listener: Listener, **end: Any) -> str:
+    ada = server.person("submitter", tenant=tenant)
+    job = await submit_one(ada, {"callback": listener.url(), "name": "told"})
+    pilot = await ScriptedPilot.register(server, tenant)
+    assert await pilot.end(await pilot.claim_one(), **end) == ["committed"]
+    return job
+
+
+async def _send(keeper: KeeperParts, server: RunningServer, clock: LaterClock, ahead: int = 0) -> None:
+    clock.ahead += ahead
+    await server.refresh()
+    await keeper.callbacks.send_due()
+
+
+async def test_the_end_of_a_job_is_told(server: RunningServer, tenant: str) -> None:
+    async with listen() as listener, server.domain.keeper() as keeper:
+        job = await _ended(server, tenant, listener, outcome="fault", exit_code=3)
+        await _send(keeper, server, LaterClock())
+        (told,) = [one for one in listener.seen if one.body["job"] == job]
+        assert told.path == "/done"
+        assert told.headers["content-type"] == "application/json"
+        assert told.headers["forestay-delivery"] == told.body["delivery"]
+        assert told.headers["host"] == f"127.0.0.1:{listener.port}"
+        assert "authorization" not in told.headers
+        known = {name: told.body[name] for name in ("name", "state", "attempt", "exit_code")}
+        assert known == {"name": "told", "state": "failed", "attempt": 1, "exit_code": 3}
+        shown = await read(server.person("viewer", tenant=tenant), job)
+        assert shown["callback"] == {"url": listener.url(), "tries": 1, "done": True}
+        await _send(keeper, server, LaterClock())
+        assert len(listener.seen) == 1
+        assert (await story(server.person("viewer", tenant=tenant), job))[-1]["event"] == "notify"
+
+
+@pytest.mark.parametrize("ending", ["completed", "failed", "cancelled", "forced_complete"])
+async def test_every_final_state_is_told(server: RunningServer, tenant: str, ending: str) -> None:
+    operator = server.person("operator", tenant=tenant)
+    async with listen() as listener, server.domain.keeper() as keeper:
+        job = await submit_one(operator, {"callback": listener.url()})
+        await _send(keeper, server, LaterClock())
+        assert listener.seen == [], "nothing is told before the end"
+        if ending == "cancelled":
+            await steer(operator, job, "cancel")
+        elif ending == "forced_complete":
+            await steer(operator, job, "force-complete", expected_attempt=0, reason="r")
+        else:
+            pilot = await ScriptedPilot.register(server, tenant)
+            await pilot.end(await pilot.claim_one(), outcome="ok" if ending == "completed" else "fault")
+        await _send(keeper, server, LaterClock())
+        assert [one.body["state"] for one in listener.seen] == [ending]
+
+
+async def test_it_is_told_again_with_the_same_delivery_until_it_is_taken(server: RunningServer, tenant: str) -> None:
+    script: tuple[int | str, ...] = (500, "cut", 404, 403, 429, "redirect", 301, 200)
+    async with listen(*script) as listener, server.domain.keeper() as keeper:
+        clock = LaterClock()
+        keeper.callbacks.clock = clock
+        job = await _ended(server, tenant, listener)
+        viewer = server.person("viewer", tenant=tenant)
+        for tries in range(1, len(script) + 1):
+            await _send(keeper, server, clock)
+            assert len(listener.seen) == tries
+            shown = (await read(viewer, job))["callback"]
+            assert (shown["tries"], shown["done"]) == (tries, tries == len(script))
+            await _send(keeper, server, clock)  # too early: nothing is sent
+            assert len(listener.seen) == tries
+            clock.ahead += wait_after(tries)
+        assert {one.path for one in listener.seen} == {"/done"}, "a redirect is not followed"
+        assert len({one.headers["forestay-delivery"] for one in listener.seen}) == 1
+        assert keeper.callbacks.sent == 1
+        await _send(keeper, server, clock, ahead=86_400_000)
+        assert len(listener.seen) == len(script)
+        notes = [line["note"] for line in await story(viewer, job) if line["event"] == "notify"]
+        assert notes[0] == "try 1: 127.0.0.1 answered 500"
+        assert notes[-1] == "taken"
+
+
+async def test_an_address_that_is_gone_for_good_is_not_called_again(server: RunningServer, tenant: str) -> None:
+    async with listen(410, 200) as listener, server.domain.keeper() as keeper:
+        clock = LaterClock()
+        keeper.callbacks.clock = clock
+        job = await _ended(server, tenant, listener)
+        await _send(keeper, server, clock)
+        await _send(keeper, server, clock, ahead=86_400_000)
+        assert len(listener.seen) == 1
+        shown = (await read(server.person("viewer", tenant=tenant), job))["callback"]
+        assert (shown["tries"], shown["done"]) == (1, False)
+
+
+async def test_waits_grow_and_are_bounded() -> None:
+    waits = [wait_after(tries) for tries in range(1, 20)]
+    assert waits[:3] == [1000, 2000, 4000]
+    assert waits == sorted(waits)
+    assert max(waits) == 6 * 3600 * 1000
+
+
+async def test_a_callback_that_hangs_blocks_nobody(
+    local: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert notify.SECONDS == 5.0
+    monkeypatch.setattr(notify, "SECONDS", 1.0)
+    allowed = ("127.0.0.1",)
+    async with (
+        local.domain.server(callback_hosts=allowed) as server,
+        local.domain.keeper(callback_hosts=allowed) as keeper,
+        listen("hang") as hangs,
+        listen() as answers,
+    ):
+        await _ended(server, tenant, hangs)
+        await _ended(server, tenant, answers)
+        since = time.monotonic()
+        await _send(keeper, server, LaterClock())
+        assert 0.9 < time.monotonic() - since < clock_limit(10.0)
+        assert len(hangs.seen) == 1
+        assert len(answers.seen) == 1
+        assert (keeper.callbacks.sent, keeper.callbacks.failed) == (1, 1)
+
+
+async def test_an_endless_answer_is_not_read_to_its_end(local: RunningServer, tenant: str) -> None:
+    async with listen("huge") as listener:
+        since = time.monotonic()
+        await HttpxNotify(("127.0.0.1",)).post(listener.url(), {"a": 1}, delivery="d")
+        assert time.monotonic() - since < clock_limit(4.0)
+
+
+BAD_ADDRESSES = [
+    "file:///etc/passwd",
+    "ftp://127.0.0.1/",
+    "http://169.254.169.254/latest/meta-data",
+    "http://[::1]:80/",
+    "http://[::ffff:127.0.0.1]/",
+    "http://2130706433/",
+    "http://0x7f000001/",
+    "http://localhost/",
+    "http://127.0.0.1.nip.io/",
+    "http://user:password@127.0.0.1/",
+    "http://127.0.0.1:99999/",
+    "http://127.0.0.1\\@evil.example/",
+    "http://evil.example/#@127.0.0.1",
+    "http://",
+    "//127.0.0.1/",
+    "http://127.0.0.1/" + "x" * 2000,
+    "http://127.0.0.1/\r\nX-Injected: 1",
+    "http://127.0.0.1/\0",
+    "http://[",
+    "http://ünïcode.example/",
+]
+
+
+async def test_addresses_that_may_not_be_called_are_refused_at_once(server: RunningServer, tenant: str) -> None:
+    ada = server.person("submitter", tenant=tenant)
+    for url in BAD_ADDRESSES:
+        body = {"specification": {"command": ["true"]}, "jobs": [{"callback": url}]}
+        told = problem(await ada.post("/v1/jobs", json=body), 422)
+        assert told["errors"][0]["at"] == "body.jobs.0.callback", url
+
+
+async def test_a_name_that_leads_to_a_private_address_is_not_called(tenant: str) -> None:
+    """The name is allowed, but what it resolves to is checked again before each call, and only that is called."""
+    async with listen() as listener:
+        public = HttpxNotify(("localhost",))
+        assert public.check(f"http://localhost:{listener.port}/") is None
+        with pytest.raises(Permanent, match="not a public address"):
+            await public.post(f"http://localhost:{listener.port}/", {}, delivery="d")
+        assert listener.seen == []
+        await HttpxNotify(("private:localhost",)).post(f"http://localhost:{listener.port}/x", {}, delivery="d")
+        assert listener.seen[0].headers["host"] == f"localhost:{listener.port}"
+
+
+async def test_a_host_that_is_no_longer_allowed_is_not_called(local: RunningServer, tenant: str) -> None:
+    async with listen() as listener, local.domain.server(callback_hosts=("127.0.0.1",)) as server:
+        job = await _ended(server, tenant, listener)
+        async with local.domain.keeper(callback_hosts=("hooks.example",)) as keeper:
+            await _send(keeper, server, LaterClock())
+        assert listener.seen == []
+        shown = (await read(server.person("viewer", tenant=tenant), job))["callback"]
+        assert (shown["tries"], shown["done"]) == (1, False)
+
+
+async def test_a_host_that_does_not_resolve_is_tried_again() -> None:
+    with pytest.raises(Transient, match="could not be resolved"):
+        await HttpxNotify(("*.invalid",)).post("http://hooks.invalid/", {}, delivery="d")
+
+
+async def test_hosts_are_allowed_by_name_or_by_domain() -> None:
+    hosts = HttpxNotify(("hooks.example", "*.lab.example"))
+    assert hosts.check("https://hooks.example/x") is None
+    assert hosts.check("https://a.b.lab.example:8443/x?y=1") is None
+    for url in (
+        "https://hooks.example.evil/",
+        "https://lab.example.evil/",
+        "https://xhooks.example/",
+        "https://lab.example/",
+    ):
+        assert hosts.check(url) is not None, url

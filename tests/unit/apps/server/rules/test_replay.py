@@ -1,0 +1,155 @@
+"""Rules replayed over HTTP: over the incidents of the caller's tenant, and before a rule may act."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import httpx
+import pytest
+from tests.unit.apps.server.asks import problem
+from tests.unit.apps.server.rules.test_rules import added, draft
+from tests.unit.apps.server.running import RunningServer
+from tests.unit.services.recorded import Story, record
+
+from forestay.domain.jobs.job_document import State
+
+NODE = {"cause": "node", "job": {"attempt": 1}}
+
+
+def stories(tenant: str) -> list[Story]:
+    return [
+        Story(f"{tenant}-n1", ["node"], tenant=tenant),
+        Story(f"{tenant}-c1", ["code", "code"], end=State.FAILED, decisions=["retry", "fail"], tenant=tenant),
+    ]
+
+
+async def recorded(server: RunningServer, tenant: str) -> dict[str, list[str]]:
+    parts = server.services.parts
+    return await record(parts.store, parts.incidents, *stories(tenant))
+
+
+async def replayed(client: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
+    answer = await client.post("/v1/rules/domain/house/replay", json=asked)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+@pytest.mark.ledger("P1-34")
+async def test_a_replay_tells_what_would_differ_and_what_would_be_wrong(server: RunningServer, tenant: str) -> None:
+    names = await recorded(server, tenant)
+    ann = server.person("operator", tenant=tenant)
+    rule = await added(ann, 'cause == "node"', NODE)
+    told = await replayed(ann)
+    assert (told["incidents"], told["differs"], told["wrong"], told["all"]) == (3, 1, 1, True)
+    assert told["wrong_by"] == {"stops": 1}
+    (one,) = told["examples"]
+    assert (one["incident"], one["then"]["way"], one["now"]["by"]) == (
+        names[f"{tenant}-n1"][0],
+        "retry",
+        f"domain/house#{rule}",
+    )
+    assert (one["came"], one["wrong"]) == ("mended", "stops")
+    assert (await replayed(ann, acting=True))["differs"] == 0
+    later = draft('cause == "code"', {"cause": "code"}, "i2")
+    told = await replayed(ann, rules=[later], acting=True)
+    assert (told["drafts"], told["core_hours_saved"]) == (["domain/house#draft-1"], round(1200 / 3600, 3))
+    assert (await replayed(ann, since="2001-01-01T00:00:00Z", until="2002-01-01T00:00:00Z"))["incidents"] == 0
+
+
+@pytest.mark.ledger("P1-34")
+async def test_a_rule_whose_replay_speaks_against_it_wants_a_reason(server: RunningServer, tenant: str) -> None:
+    await recorded(server, tenant)
+    ann = server.person("operator", tenant=tenant)
+    rule = await added(ann, 'cause == "node"', NODE)
+    state = f"/v1/rules/domain/house/rules/{rule}/state"
+    told = problem(await ann.post(state, json={}), 409)
+    assert "would stop a job" in told["detail"]
+    problem(await ann.post(state, json={"confirmed": True}), 409)
+    done = (await ann.post(state, json={"confirmed": True, "reason": "sick nodes"})).json()
+    assert (done["version"], done["replayed"]["rule"]["wrong"]) == (2, 1)
+    versions = (await ann.get("/v1/rules/domain/house/versions")).json()["versions"]
+    assert versions[0]["replayed"]["reason"] == "sick nodes"
+    assert versions[1]["replayed"] is None
+    root = server.person("administrator", tenant=tenant)
+    entries = (await root.get("/v1/audit")).json()["entries"]
+    (noted,) = [one for one in entries if one["what"] == "rule.state"]
+    assert (noted["why"], noted["detail"]["replay"]["incidents"]) == ("sick nodes", 3)
+
+
+async def test_how_far_it_is_is_told_on_the_way(server: RunningServer, tenant: str) -> None:
+    await recorded(server, tenant)
+    ann = server.person("operator", tenant=tenant)
+    headers = {"Accept": "text/event-stream"}
+    answer = await ann.post("/v1/rules/domain/house/replay", json={}, headers=headers)
+    events = [dict(line.split(": ", 1) for line in one.splitlines()) for one in answer.text.strip().split("\n\n")]
+    assert {one["event"] for one in events[:-1]} == {"progress"}
+    assert events[-1]["event"] == "answer"
+    assert json.loads(events[-1]["data"])["incidents"] == 3
+    bad = await ann.post("/v1/rules/domain/house/replay", json={"version": 7}, headers=headers)
+    assert '"status":404' in bad.text
+
+
+async def test_who_may_replay_what(server: RunningServer, tenant: str) -> None:
+    await recorded(server, tenant)
+    viewer = server.person("viewer", tenant=tenant)
+    problem(await viewer.post("/v1/rules/domain/house/replay", json={}), 403)
+    eve = server.person("operator", tenant=f"{tenant}-eve")
+    assert (await replayed(eve))["incidents"] == 0
+    told = problem(await eve.post("/v1/rules/domain/house/replay", json={"since": "yesterday"}), 422)
+    assert "since" in told["detail"]
+    problem(await eve.post("/v1/rules/domain/house/replay", json={"promoted": "none"}), 404)
+    problem(await eve.post("/v1/rules/domain/house/replay", json={"rules": [draft("nope", NODE)]}), 422)
+
+
+async def test_the_server_answers_while_it_replays(server: RunningServer, tenant: str) -> None:
+    parts = server.services.parts
+    many = [Story(f"{tenant}-{place}", ["node", "code"], tenant=tenant) for place in range(300)]
+    await record(parts.store, parts.incidents, *many)
+    ann = server.person("operator", tenant=tenant)
+    await added(
+        ann, 'evidence.log_tail.exists(line, line.contains("it failed"))', {"evidence": {"log_tail": ["it failed"]}}
+    )
+    gaps, last = [0.0] * 4, time.thread_time()
+    working = asyncio.create_task(replayed(ann))
+    while not working.done():
+        await asyncio.sleep(0)
+        now = time.thread_time()
+        gaps.append(now - last)
+        last = now
+    assert (await working)["incidents"] == 600
+    # In CPU time of the loop's own thread, of which a replay takes hundreds of milliseconds. Garbage is collected now and then: a few turns may be long.
+    assert sorted(gaps)[-4] < 0.05
+
+
+@pytest.mark.ledger("P0-30")
+async def test_a_rule_is_proposed_from_what_mended_faults(server: RunningServer, tenant: str) -> None:
+    parts = server.services.parts
+    mended = [
+        Story(
+            f"{tenant}-m{place}", [{"cause": "memory", "by": "bob"}], decisions=["hold"], memory=1 << 31, tenant=tenant
+        )
+        for place in range(4)
+    ]
+    await record(parts.store, parts.incidents, *mended)
+    ann = server.person("operator", tenant=tenant)
+    told = (await ann.get("/v1/rules/domain/house/proposals")).json()
+    assert (told["incidents"], told["all"]) == (4, True)
+    (one,) = told["proposals"]
+    assert (one["helped"], one["tried"], one["by_hand"], one["remedy"]) == (4, 4, 4, "more")
+    assert one["replay"]["wrong"] == 0
+    rule = one["rule"]
+    assert rule["conclusion"]["steps"][0]["needs"] == {"memory": {"factor": 2.0, "at_most": 1 << 31}}
+    done = await ann.post("/v1/rules/domain/house", json=rule)
+    assert done.status_code == 200, done.text
+    said = (await ann.post("/v1/rules/test", json={"incident": rule["cornerstone"]})).json()
+    assert (said["verdict"], said["shadow"]["rule"]) == ("false", done.json()["rule"]), (
+        "it is a shadow, and does not act"
+    )
+    assert (await ann.get("/v1/rules/domain/house/proposals")).json()["proposals"] == [], "it is said already"
+    eve = server.person("operator", tenant=f"{tenant}-eve")
+    assert (await eve.get("/v1/rules/domain/house/proposals")).json()["proposals"] == []
+    problem(await server.person("viewer", tenant=tenant).get("/v1/rules/domain/house/proposals"), 403)

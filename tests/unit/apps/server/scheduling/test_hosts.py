@@ -1,0 +1,110 @@
+"""Hosts that only fail: closed for all, probed, opened again; by hand too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.apps.server.asks import problem, submit
+from tests.unit.apps.server.running import RunningServer, until
+from tests.unit.apps.server.scripted_pilot import ScriptedPilot
+
+from forestay.domain.scheduling.host_health import HealthPolicy
+
+FAILED: dict[str, Any] = {"outcome": "fault", "exit_code": 1, "wall": 0.1}
+
+
+async def _shown(server: RunningServer, tenant: str, host: str) -> dict[str, Any]:
+    answer = await server.person("viewer", tenant=tenant).get("/v1/hosts")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = next(one for one in answer.json()["hosts"] if one["host"] == host)
+    return found
+
+
+async def _black_hole(server: RunningServer, tenant: str) -> tuple[ScriptedPilot, ScriptedPilot, int]:
+    """A pilot on a good host and one on a host that fails everything, until that is closed; how many jobs it has eaten."""
+    ada = server.person("submitter", tenant=tenant)
+    await submit(ada, *({} for _ in range(40)), command=["true"], max_attempts=9)
+    good = await ScriptedPilot.register(server, tenant, host="good")
+    bad = await ScriptedPilot.register(server, tenant, host="bad", slots=32)
+    for claim in await good.claim(most=2):
+        await good.end(claim, host="good")
+    eaten = 0
+    while claims := await bad.claim(most=32, wait=0.5):
+        eaten += len(claims)
+        for claim in claims:
+            await bad.end(claim, host="bad", **FAILED)
+    return good, bad, eaten
+
+
+async def test_a_host_that_fails_everything_eats_five_jobs_and_gets_no_more(server: RunningServer, tenant: str) -> None:
+    good, _, eaten = await _black_hole(server, tenant)
+    assert eaten <= 5
+    assert len(await good.claim(most=8)) == 8
+    shown = await _shown(server, tenant, "bad")
+    assert (shown["standing"], shown["failures"]) == ("closed", 5)
+    assert "5 jobs failed there" in shown["words"]
+    assert (await _shown(server, tenant, "good"))["standing"] == "open"
+    viewer = server.person("viewer", tenant=tenant)
+
+    async def told() -> bool:
+        alerts = (await viewer.get("/v1/alerts")).json()["alerts"]
+        return any(one["alert"] == "host-closed" for one in alerts)
+
+    await until(told, "the alert to be found")
+
+
+async def test_a_probe_that_goes_well_opens_the_host(server: RunningServer, tenant: str) -> None:
+    hosts = server.services.hosts
+    before, hosts.policy = hosts.policy, replace(hosts.policy, probe_after=1)
+    try:
+        _, bad, _ = await _black_hole(server, tenant)
+        (probe,) = await bad.claim(most=32, wait=10)
+        await bad.end(probe, host="bad")
+
+        async def opened() -> bool:
+            return bool((await _shown(server, tenant, "bad"))["standing"] == "open")
+
+        await until(opened, "the host to be open")
+        assert len(await bad.claim(most=8)) == 8
+    finally:
+        hosts.policy = before
+
+
+async def test_a_program_that_fails_everywhere_closes_no_host(server: RunningServer, tenant: str) -> None:
+    ada = server.person("submitter", tenant=tenant)
+    await submit(ada, *({} for _ in range(30)), command=["false"])
+    pilots = []
+    for host in ("one", "two"):
+        pilot = await ScriptedPilot.register(server, tenant, host=host)
+        pilots.append(pilot)
+    for _ in range(8):
+        for pilot, host in zip(pilots, ("one", "two"), strict=True):
+            (claim,) = await pilot.claim(most=1, wait=5)
+            await pilot.end(claim, host=host, **FAILED)
+    for host in ("one", "two"):
+        assert (await _shown(server, tenant, host))["standing"] == "open"
+
+
+async def test_a_person_closes_and_opens_a_host(server: RunningServer, tenant: str) -> None:
+    ada, operator = server.person("submitter", tenant=tenant), server.person("operator", tenant=tenant)
+    await submit(ada, command=["true"])
+    pilot = await ScriptedPilot.register(server, tenant, host="n1")
+    closed = await operator.post("/v1/hosts/n1/close", json={"reason": "a disk is changed", "seconds": 600})
+    assert closed.status_code == 200, closed.text
+    assert closed.json()["standing"] == "closed"
+    assert await pilot.claim(wait=0.5) == []
+    opened = await operator.post("/v1/hosts/n1/open", json={"reason": "done"})
+    assert opened.json()["standing"] == "open"
+    assert len(await pilot.claim(wait=5)) == 1
+    problem(await ada.post("/v1/hosts/n1/close", json={"reason": "x"}), 403)
+
+
+async def test_another_tenants_hosts_are_its_own(server: RunningServer, tenant: str) -> None:
+    await server.person("operator", tenant=tenant).post("/v1/hosts/n1/close", json={"reason": "mine"})
+    other = await server.person("viewer", tenant=f"{tenant}x").get("/v1/hosts")
+    assert other.json() == {"hosts": []}
+
+
+def test_the_defaults_are_those_of_the_page() -> None:
+    assert HealthPolicy() == HealthPolicy(fast=60, most=5, span=60, probe_after=30, longest=600, expiry=3600)

@@ -1,0 +1,66 @@
+"""The settings of a site agent: the page for operators shows a file that is right, and names every setting."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from forestay.apps.config.site_settings import PaceTable, PilotTable, SiteSettings, SizeTable, load_site, read_site
+from forestay.domain.jobs.resources import Resources
+from forestay.ports.errors import Permanent
+
+PAGE = Path(__file__).parents[3] / "docs/how-to/site-agent.md"
+SHOWN = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
+
+
+def test_the_file_that_is_shown_to_operators_is_right(tmp_path: Path) -> None:
+    file = tmp_path / "site.toml"
+    file.write_text(SHOWN)
+    settings = load_site(file)
+    standard, large = settings.policy.sizes
+    assert (standard.slots, standard.offers.cpus, standard.offers.wall) == (4, 4, 4 * 3600 - 60)
+    assert standard.at_once(Resources(cpus=1, memory=4 << 30)) == 2
+    assert large.slots == 32
+    assert settings.policy.thresholds.min_idle == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "prefix"), [(SiteSettings, ""), (PaceTable, "pace."), (PilotTable, "pilot."), (SizeTable, "sizes.")]
+)
+def test_every_setting_is_on_the_page(table: type[BaseModel], prefix: str) -> None:
+    text = PAGE.read_text().split("## All settings")[1]
+    tables = {"pace", "pilot"}
+    missing = [name for name in table.model_fields if f"`{prefix}{name}`" not in text and name not in tables]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"spool": "spool"}, r"spool: .*whole path"),
+        ({"min_pilots": 50}, "min_pilots is above max_pilots"),
+        ({"sizes": []}, "sizes: "),
+        ({"max_pilot": 3}, "max_pilot: "),
+        ({"batch": "sge"}, "batch: "),
+        ({"every": "a while"}, r"every: .*a time is a number of seconds"),
+        ({"sizes": [{"memory": "1 GiB", "wall": "1 h"}] * 2}, "two sizes have the same name"),
+    ],
+)
+def test_what_is_wrong_is_said(change: dict[str, object], words: str) -> None:
+    with pytest.raises(Permanent, match=words):
+        read_site(tomllib.loads(SHOWN) | change, "site.toml")
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(Permanent, match="cannot be read"):
+        load_site(tmp_path / "missing.toml")
+    (tmp_path / "bad.toml").write_text("site = ")
+    with pytest.raises(Permanent, match="cannot be read"):
+        load_site(tmp_path / "bad.toml")
+    (tmp_path / "wrong.toml").write_text('site = "a"')
+    with pytest.raises(Permanent, match=r"servers: .*; token_file: "):
+        load_site(tmp_path / "wrong.toml")

@@ -1,0 +1,66 @@
+"""The flow adapter: standard constructs only, still good BPEL, and the same to see when nothing fails."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.bpel.processes import CASES, Case
+from tests.unit.bpel.simulated import World, process_text, run_process
+
+from forestay.domain.flows.bpel.adapting import PREFIX, PROXY
+from forestay.domain.flows.bpel.xpath import BPEL
+from forestay.domain.flows.xml_tree import Element
+from forestay.flows.bpel.host import Call, Fault, Message
+from forestay.formats.bpel import adapt_text, read_bpel
+from forestay.formats.text.xml_text import read_xml
+
+STANDARD = {"http://docs.oasis-open.org/wsbpel/2.0/serviceref", "http://www.w3.org/2005/08/addressing", "urn:t", BPEL}
+
+
+class ByProxy(World):
+    """Notes which calls come by way of the proxy; it may be away."""
+
+    proxied: int = 0
+    away = False
+
+    async def invoke(self, call: Call) -> Message:
+        if call.partner.startswith(PREFIX):
+            self.proxied += 1
+            if self.away:
+                raise Fault(f"{{{PROXY}}}unavailable")
+        return await super().invoke(call)
+
+
+def text_of(case: Case) -> str:
+    return process_text(case.body, variables=case.variables, before=case.before, attributes=case.attributes)
+
+
+def spaces(element: Element) -> set[str]:
+    return {element.space}.union(*(spaces(one) for one in element.elements))
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["proxy", "proxy away"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_an_adapted_process_does_the_same(case: Case, away: bool) -> None:
+    adapted = adapt_text(text_of(case), address="http://127.0.0.1:8080/soap/jobs")
+    read = read_bpel(adapted.text)
+    assert read.flow is not None, [str(one) for one in read.report.entries if one.fate == "refused"]
+    assert spaces(read_xml(adapted.text)) <= STANDARD
+    assert adapted.count == text_of(case).count("<invoke ")
+    world = ByProxy(messages=list(case.messages))
+    world.away = away
+    ended, _, _ = run_process(adapted.text, world, case.first)
+    seen, wanted = world.seen, case.seen.split()
+    if away:  # asking the proxy first takes a turn, so that what begins at once may begin in another order
+        seen, wanted = sorted(seen), sorted(wanted)
+    assert (seen, ended.how) == (wanted, case.ended), (ended.fault, world.events)
+    calls = [one for one in case.seen.split() if one[-1] not in ".!" and one[0] != "="]
+    assert world.proxied == len(calls)
+
+
+def test_only_the_partner_that_is_named() -> None:
+    text = text_of(CASES[0])
+    assert adapt_text(text, ["other"]).count == 0
+    assert adapt_text(text, ["p"]).count == 3
+    assert adapt_text(adapt_text(text).text, ["p"]).count == 3, (
+        "what stands in for an invoke is left alone, its own call is not"
+    )

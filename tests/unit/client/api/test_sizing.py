@@ -1,0 +1,68 @@
+"""Plans: more is never planned for with less, and the figures of a plan hold together."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from forestay.apps.cli import app
+from forestay.client.api.sizing import MEASURED, OPEN_FILES, SPARE_FILES, Load, plan
+
+loads = st.builds(
+    Load,
+    jobs_per_day=st.floats(1, 1e10),
+    pilots=st.integers(0, 10**7),
+    peak=st.floats(1, 100),
+    lease=st.integers(2, 86_400),
+    faults=st.floats(0, 0.9),
+    keep_days=st.integers(1, 3660),
+)
+
+
+@given(loads)
+def test_a_plan_carries_its_peak(load: Load) -> None:
+    made = plan(load)
+    assert made.peak >= made.mean > 0
+    assert made.servers * MEASURED.busy >= made.server_cores
+    assert made.servers * MEASURED.connections >= load.pilots
+    assert made.sockets * made.servers >= MEASURED.sockets * load.pilots
+    assert made.sockets_one_down + SPARE_FILES <= OPEN_FILES, "what is deployed carries every plan with a server down"
+    assert made.keepers * MEASURED.busy >= made.keeper_cores
+    assert made.workers * MEASURED.busy >= made.worker_cores
+    assert made.store_nodes * made.store_cores_each * MEASURED.busy >= made.store_cores * 0.999
+    assert made.shards * MEASURED.shard_rate >= made.peak
+    assert min(made.servers, made.keepers, made.workers) >= 2
+
+
+@given(loads, st.floats(1, 100))
+def test_more_jobs_never_want_less(load: Load, times: float) -> None:
+    more = Load(load.jobs_per_day * times, load.pilots, load.peak, load.lease, load.faults, load.keep_days)
+    small, large = plan(load), plan(more)
+    assert (large.servers, large.keepers, large.shards) >= (small.servers, small.keepers, small.shards)
+    assert large.store_bytes >= small.store_bytes
+    assert large.store_cores >= small.store_cores
+
+
+def test_ten_million_jobs_a_day() -> None:
+    """The size that the design names: DESIGN section 11."""
+    made = plan(Load(1e7, 100_000))
+    assert 115 < made.mean < 117
+    assert made.beats == 500
+    assert 50_000 < made.temporal_events_per_day < 200_000
+    assert made.profile == "fleet"
+    assert (made.servers, made.sockets, made.sockets_one_down) == (5, 60_000, 75_000)
+
+
+def test_the_command_says_it() -> None:
+    said = CliRunner().invoke(app, ["plan", "--jobs-per-day", "1e7", "--pilots", "1e5"])
+    assert said.exit_code == 0, said.output
+    assert "the fleet profile" in said.output
+    assert "servers" in said.output
+    told = CliRunner().invoke(app, ["plan", "--jobs-per-day", "1e7", "--pilots", "1e5", "--json"])
+    document = json.loads(told.output)
+    assert document["plan"]["servers"] == plan(Load(1e7, 100_000)).servers
+    assert document["costs"]["server_job"] == MEASURED.server_job
+    assert CliRunner().invoke(app, ["plan", "--jobs-per-day", "5", "--lease", "soon"]).exit_code == 2

@@ -1,0 +1,190 @@
+"""How readings are weighed, and that nothing in a record can stop it."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as some
+from tests.sizes import examples
+from tests.speed import cpu_limit
+from tests.unit.packs.shipped import classifier
+
+from forestay.domain.exceptions.causes.cause import Cause, Finding, Retry
+from forestay.domain.exceptions.causes.classify import Classifier
+from forestay.domain.exceptions.evidence.evidence import MOST_CHARACTERS, MOST_LINES, bounded_lines
+from forestay.domain.exceptions.evidence.seen import Seen
+from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json, read_evidence
+from forestay.formats.rules.pack_folder import shipped_packs
+from forestay.formats.rules.pack_yaml import read_pack_text
+
+HOUSE = """
+pack: house
+version: 1
+patterns:
+  - {name: no-space, cause: disk, retry: changed, confidence: 0.9, weight: 60, when: {lines: ['No space left']}, words: w, matches: [{log_tail: No space left}], passes: [{}]}
+  - {name: key-error, cause: code, retry: no, confidence: 0.9, weight: 60, when: {lines: ['KeyError']}, words: w, matches: [{log_tail: KeyError}], passes: [{}]}
+  - {name: out-of-memory, cause: memory, retry: changed, confidence: 0.8, weight: 60, when: {lines: ['out of memory']}, words: w, matches: [{log_tail: out of memory}], passes: [{}]}
+  - {name: state-oom, cause: memory, retry: changed, confidence: 0.9, weight: 60, when: {scheduler_state: [OUT_OF_MEMORY]}, words: w, matches: [{scheduler_state: OUT_OF_MEMORY}], passes: [{}]}
+  - {name: exited, cause: code, retry: no, confidence: 0.5, weight: 10, when: {lines: ['exited with']}, words: w, matches: [{log_tail: exited with 1}], passes: [{}]}
+"""
+HOUSE_CLASSIFIER = Classifier(one.pattern for one in read_pack_text(HOUSE).patterns)
+
+
+def asked(**plain: Any) -> Finding:
+    return HOUSE_CLASSIFIER.classify(read_evidence(plain))
+
+
+def test_the_nearer_to_the_root_wins() -> None:
+    found = asked(exit_code=1, log_tail="task 3 exited with 1\nout of memory")
+    assert (found.cause, found.pattern, found.lines) == (Cause.MEMORY, "out-of-memory", ("out of memory",))
+    assert [one.pattern for one in found.also] == ["exited"]
+
+
+def test_of_two_errors_the_first_is_the_root() -> None:
+    first = asked(exit_code=1, log_tail="No space left\n" + "  at step\n" * 20 + "KeyError: 'x'")
+    assert first.cause is Cause.DISK
+    assert first.confidence < 0.8
+    assert asked(exit_code=1, log_tail="KeyError: 'x'\n" + "  at step\n" * 20 + "No space left").cause is Cause.CODE
+
+
+def test_behind_caused_by_stands_the_root() -> None:
+    found = asked(log_tail="KeyError: outer\n  at a\n  at b\nCaused by: No space left")
+    assert found.cause is Cause.DISK
+
+
+def test_an_early_warning_does_not_win() -> None:
+    assert asked(log_tail="WARNING: No space left, retrying\nall fine\nKeyError: 'x'").cause is Cause.CODE
+
+
+def test_an_error_after_which_much_was_done_does_not_win() -> None:
+    ordinary = "".join(f"block {n} done\n" for n in range(80))
+    assert asked(log_tail=f"No space left\n{ordinary}KeyError: 'x'").cause is Cause.CODE
+
+
+def test_two_of_one_strength_are_unknown_and_both_named() -> None:
+    found = asked(scheduler_state="OUT_OF_MEMORY", log_tail="KeyError: 'x'")
+    assert found.cause is Cause.UNKNOWN
+    assert found.confidence < 0.5
+    assert {one.cause for one in found.also} == {Cause.MEMORY, Cause.CODE}
+    assert "memory" in found.words
+    assert "code" in found.words
+
+
+def test_tellers_that_agree_are_surer() -> None:
+    alone = asked(log_tail="out of memory")
+    both = asked(log_tail="out of memory", scheduler_state="OUT_OF_MEMORY")
+    assert both.confidence > alone.confidence
+    assert both.cause is Cause.MEMORY
+
+
+def test_nothing_known_is_unknown() -> None:
+    for plain in ({}, {"exit_code": 1}, {"exit_code": 1, "log_tail": "zyx"}):
+        found = asked(**plain)
+        assert (found.cause, found.pattern, found.retry) == (Cause.UNKNOWN, "", Retry.NO)
+        assert found.confidence <= 0.3
+
+
+JSON = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=30),
+    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = some.sampled_from(
+    ["exit_code", "signal", "scheduler", "scheduler_state", "scheduler_reason", "log_tail", "peak_memory", "memory_limit", "oom_kills", "disk_left",
+     "wall_time", "time_limit", "stage", "transfer", "node", "stderr", "hold_code", "hold_subcode", "ExitCode", "State", "anything"]
+)  # fmt: skip
+TELLING = some.deferred(
+    lambda: some.sampled_from([record for entry in shipped_packs().patterns for record in entry.fixtures.matches])
+)
+
+
+@settings(deadline=None, max_examples=examples(100))
+@example({"exit_code": 3 * (1 << 31) + 1}, {})
+@example({"ExitCode": "0:125"}, {})
+@example({"ExitCode": "0:999"}, {})
+@given(some.dictionaries(FIELDS, JSON, max_size=8), TELLING)
+def test_any_record_has_an_answer(plain: dict[str, Any], telling: dict[str, Any]) -> None:
+    for record in (plain, {**telling, **plain}, {**plain, **telling}):
+        evidence = read_evidence(record)
+        found = classifier().classify(evidence)
+        assert found.cause in set(Cause)
+        assert found.retry in set(Retry)
+        assert 0.0 <= found.confidence <= 1.0
+        assert finding_to_json(found).keys() == {
+            "cause",
+            "confidence",
+            "retry",
+            "pattern",
+            "lines",
+            "words",
+            "advice",
+            "also",
+        }
+        again = read_evidence(json.loads(json.dumps(evidence_to_json(evidence))))
+        assert (again.exit_code, again.signal, again.hold_code) == (
+            evidence.exit_code,
+            evidence.signal,
+            evidence.hold_code,
+        )
+
+
+@settings(deadline=None, max_examples=examples(6))
+@given(some.randoms(use_true_random=False), TELLING)
+def test_the_order_of_patterns_does_not_matter(dice: random.Random, telling: dict[str, Any]) -> None:
+    patterns = [one.pattern for one in shipped_packs().patterns]
+    dice.shuffle(patterns)
+    evidence = read_evidence(telling)
+    assert Classifier(patterns).classify(evidence) == classifier().classify(evidence)
+
+
+PARTS = 10
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
+def test_the_index_leaves_nothing_out(part: int) -> None:
+    """What the index passes over does not match, on every fixture there is; the gate tries a tenth of them."""
+    entries = shipped_packs().patterns
+    records = [record for entry in entries for record in (*entry.fixtures.matches, *entry.fixtures.passes)]
+    for record in records[part::PARTS]:
+        evidence = read_evidence(record)
+        slow = {entry.pattern.name for entry in entries if entry.pattern.match(Seen(evidence)) is not None}
+        assert {match.pattern.name for match in classifier().matches(Seen(evidence))} == slow
+
+
+def log_tails() -> list[str]:
+    return [str(entry.fixtures.matches[0].get("log_tail", "")) for entry in shipped_packs().patterns]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "a" * 70_000,
+        "error: " * 10_000,
+        "\n".join("error: failed: " * 120 for _ in range(40)),
+        lambda: "\n".join(tail[:160] for tail in log_tails()),
+        lambda: " ".join(tail.replace("\n", " ") for tail in log_tails()),
+        "\x1b[31m" * 20_000,
+        "/" * 66_000,
+        "No such file or directory: " + " " * 60_000,
+    ],
+    ids=["letters", "errors", "long-lines", "all-at-once", "all-in-a-line", "colours", "slashes", "spaces"],
+)
+def test_a_hostile_log_takes_no_long_time(log: str | Callable[[], str]) -> None:
+    shipped, evidence = classifier(), read_evidence({"exit_code": 1, "log_tail": log() if callable(log) else log})
+    began = time.process_time()
+    shipped.classify(evidence)
+    assert time.process_time() - began < cpu_limit(5.0)
+
+
+def test_a_log_is_bounded() -> None:
+    lines = bounded_lines("\n".join(f"line {n} " + "x" * 300 for n in range(5_000)))
+    assert len(lines) <= MOST_LINES
+    assert sum(map(len, lines)) <= MOST_CHARACTERS
+    assert lines[-1].startswith("line 4999 ")
+    assert bounded_lines(["\x1b[31mred\x1b[0m", " 10%\r 20%", "", ""]) == ("red", " 10%", " 20%")

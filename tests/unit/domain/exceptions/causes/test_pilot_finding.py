@@ -1,0 +1,110 @@
+"""What a pilot met itself decides the cause, whatever was printed."""
+
+from __future__ import annotations
+
+import pytest
+from tests.contract.examples import job
+
+from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find_cause
+from forestay.domain.exceptions.causes.cause import Cause
+from forestay.domain.exceptions.causes.classify import Classifier
+from forestay.domain.exceptions.causes.pilot_finding import ExecutionFailure, execution_failure, pilot_finding
+from forestay.domain.exceptions.evidence.evidence import Stage
+from forestay.domain.jobs.job_document import Ending, Outcome, Token
+
+
+def ending(reason: str, error: str | None = None, file: str | None = None, **more: object) -> Ending:
+    return Ending(Token(1, 1), "c", Outcome.FAULT, reason, error=error, file=file, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("reason", "error", "file", "expected"),
+    [
+        ("output-failed", "ENOSPC", None, "disk elsewhere"),
+        ("output-failed", "EDQUOT", None, "disk no"),
+        ("output-failed", "EROFS", None, "disk elsewhere"),
+        ("output-failed", "EACCES", None, "policy no"),
+        ("output-failed", "ESTALE", None, "node elsewhere"),
+        ("output-failed", "folder-gone", None, "node elsewhere"),
+        ("output-failed", "EWEIRD", None, "disk elsewhere"),
+        ("output-failed", None, None, "disk elsewhere"),
+        ("disk", "EDQUOT", "x", "disk no"),
+        ("disk", "ENOSPC", "x", "disk elsewhere"),
+        ("disk", "EROFS", "x", "disk elsewhere"),
+        ("disk", "EIO", "x", "node elsewhere"),
+        ("disk", "EACCES", "x", "policy no"),
+        ("disk", "ENAMETOOLONG", "x", "bad-input no"),
+        ("disk", "ENOTDIR", "x/y", "bad-input no"),
+        ("data-missing", "ENOENT", "x", "data-missing no"),
+        ("data-missing", "EISDIR", "x", "bad-input no"),
+        ("data-missing", "EACCES", "x", "policy no"),
+        ("start-failed", "ENOENT", "program", "code no"),
+        ("start-failed", "ENOENT", "folder", "node elsewhere"),
+        ("start-failed", "ENOSPC", "folder", "disk elsewhere"),
+        ("start-failed", "EAGAIN", "process", "node elsewhere"),
+        ("start-failed", "E2BIG", "program", "bad-input no"),
+        ("start-failed", "bad-claim", None, "bad-input no"),
+        ("transfer", "HTTP 403", "x", "policy no"),
+        ("transfer", "ECONNREFUSED", "x", "network same"),
+        ("transfer", "HTTP 503", "x", "transfer same"),
+        ("transfer", "S3 RequestExpired", "x", "transfer same"),
+        ("transfer", "S3 SignatureDoesNotMatch", "x", "policy no"),
+        ("transfer", "XRootD connection", "x", "network same"),
+        ("transfer", "XRootD 3010", "x", "policy no"),
+        ("transfer", "no xrdcp", "x", "node elsewhere"),
+        ("output-failed", "HTTP 503", "x", "transfer same"),
+        ("output-failed", "S3 SlowDown", "x", "transfer same"),
+        ("output-failed", "HTTP 507", "x", "disk elsewhere"),
+        ("output-failed", "HTTP 403", "x", "policy no"),
+        ("output-failed", "connection ECONNREFUSED", "x", "network same"),
+        ("output-failed", "XRootD connection", "x", "network same"),
+        ("output-failed", "no addresses", None, "transfer same"),
+        ("policy", None, "x", "policy no"),
+        ("bad-input", None, None, "bad-input no"),
+    ],
+)
+def test_what_the_system_says_decides(reason: str, error: str | None, file: str | None, expected: str) -> None:
+    found = pilot_finding(ending(reason, error, file))
+    assert found is not None
+    assert f"{found.cause} {found.retry}" == expected
+    assert found.words
+    assert found.advice
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"), [("exit", None), ("signal", None), ("start-failed", "EWEIRD"), ("exception", None)]
+)
+def test_what_only_the_log_can_tell_is_left_to_it(reason: str, error: str | None) -> None:
+    assert pilot_finding(ending(reason, error)) is None
+
+
+def test_a_log_does_not_overrule_the_system() -> None:
+    document = job(last=ending("output-failed", "EACCES", stage="staging-out"))
+    evidence = evidence_of(document, "OSError: [Errno 28] No space left on device\n")
+    assert (evidence.stage, evidence.more["error"]) == (Stage.STAGING_OUT, "EACCES")
+    assert find_cause(document, evidence, Classifier(())).cause is Cause.POLICY
+
+
+@pytest.mark.parametrize(
+    ("reason", "stage", "expected"),
+    [
+        ("output-missing", None, Stage.STAGING_OUT),
+        ("data-missing", None, Stage.STAGING_IN),
+        ("exit", None, Stage.EXECUTING),
+        ("start-failed", "staging-in", Stage.STAGING_IN),
+        ("exit", "some day", Stage.EXECUTING),
+    ],
+)
+def test_a_pilot_that_does_not_say_the_stage_is_understood(reason: str, stage: str | None, expected: Stage) -> None:
+    assert evidence_of(job(last=ending(reason, stage=stage)), "").stage is expected
+
+
+def test_every_cause_at_every_stage_is_one_of_the_six_kinds() -> None:
+    for cause in Cause:
+        assert execution_failure(Stage.STAGING_OUT, cause) is ExecutionFailure.OUTPUT
+        assert execution_failure(Stage.CLEANUP, cause) is ExecutionFailure.CLEANUP
+    kinds = {execution_failure(stage, cause) for stage in (Stage.STAGING_IN, Stage.EXECUTING, None) for cause in Cause}
+    assert kinds == set(ExecutionFailure)
+    assert execution_failure(Stage.STAGING_IN, Cause.NETWORK) is ExecutionFailure.DATA
+    assert execution_failure(Stage.EXECUTING, Cause.NETWORK) is ExecutionFailure.RESOURCE
+    assert execution_failure(None, Cause.NODE) is ExecutionFailure.RESOURCE

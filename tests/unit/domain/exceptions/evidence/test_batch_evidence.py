@@ -1,0 +1,64 @@
+"""A job that was lost with its pilots is judged by what the batch system says of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.contract.examples import job
+
+from forestay.adapters.system.patterns import Patterns
+from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find_cause, lost_with, with_batch_word
+from forestay.domain.exceptions.causes.cause import Cause
+from forestay.domain.jobs.claim import MAX_RELEASES, claim, release
+from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State
+
+
+def lost(document: JobDocument) -> JobDocument:
+    """The same job after so many of its pilots died that it is held back."""
+    for one in range(MAX_RELEASES):
+        taken = claim(document, claim_id=f"c-{one}", pilot=f"p-{one}", host=f"n{one}", now=one + 1)
+        assert isinstance(taken, JobDocument)
+        again = release(taken, claim_id=f"c-{one}", now=one + 1, by="watch", reason="gone", overlap_possible=False)
+        assert isinstance(again, JobDocument)
+        document = again
+    assert document.state is State.FAULTED
+    return document
+
+
+@pytest.mark.parametrize(
+    ("word", "cause"),
+    [
+        ("NODE_FAIL", Cause.NODE),
+        ("OUT_OF_MEMORY", Cause.MEMORY),
+        ("PREEMPTED", Cause.PREEMPTED),
+        ("TIMEOUT", Cause.TIME),
+    ],
+)
+async def test_the_cause_is_the_batch_systems_word(word: str, cause: Cause) -> None:
+    document = lost(job("one"))
+    evidence = with_batch_word(
+        evidence_of(document, ""), word=word, reason="", nodes=("n2",), pilot="p-2", batch_job="4711"
+    )
+    assert (evidence.node, evidence.more["batch_job"], evidence.more["reason"]) == ("n2", "4711", "lost")
+    assert find_cause(document, evidence, await Patterns().classifier()).cause is cause
+
+
+async def test_without_a_word_that_says_why_a_lost_job_is_the_nodes_fault() -> None:
+    document = lost(job("one"))
+    classifier = await Patterns().classifier()
+    said = with_batch_word(evidence_of(document, ""), word="COMPLETED", reason="", nodes=(), pilot="p", batch_job="1")
+    for evidence in (evidence_of(document, ""), said):
+        found = find_cause(document, evidence, classifier)
+        assert (found.cause, found.confidence) == (Cause.NODE, 0.7)
+
+
+def test_the_pilots_of_its_attempts_the_newest_first() -> None:
+    assert lost_with(lost(job("one")))[:2] == (f"p-{MAX_RELEASES - 1}", f"p-{MAX_RELEASES - 2}")
+
+
+def test_an_earlier_fault_is_no_evidence_of_how_it_was_lost() -> None:
+    document = lost(job("one"))
+    before = Ending(token=document.token, claim="c", outcome=Outcome.FAULT, reason="exit", exit_code=3)
+    found = evidence_of(replace(document, last=before), "Traceback")
+    assert (found.exit_code, found.more["reason"]) == (None, "lost")

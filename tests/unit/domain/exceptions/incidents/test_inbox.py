@@ -1,0 +1,57 @@
+"""The inbox: a storm is one group, and what is dear comes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.inbox import WaitsFor, grouped, pile_of
+from forestay.domain.exceptions.incidents.incident import IncidentState, Standing
+
+
+def _held(number: int, **changed: object) -> Standing:
+    one = Standing(
+        f"i{number}",
+        "lab",
+        "ada",
+        ExceptionType.ABORT,
+        1000 + number,
+        IncidentState.HELD,
+        cause="code",
+        job=f"j{number}",
+    )
+    return replace(one, **changed)  # type: ignore[arg-type]
+
+
+def test_a_storm_is_one_group_whatever_its_faults_wait_for_and_whoever_owns_them() -> None:
+    storm = [
+        _held(n, state=IncidentState.WAITING, group="cause:node@1", cause="node", owner=f"o{n % 3}") for n in range(5)
+    ]
+    (group,) = grouped(pile_of(replace(one, core_seconds=3600)) for one in storm)
+    assert (group.count, group.core_seconds, group.owners, group.place.owner) == (5, 5 * 3600, 3, "")
+    assert group.place.waits is WaitsFor.CANARY
+    (tried,) = grouped(map(pile_of, [*storm, _held(9, group="cause:node@1", cause="node")]))
+    assert (tried.count, tried.place.waits) == (6, WaitsFor.GROUP)
+    assert tried.next_step(None).startswith("forestay brake try --group 'cause:node@1'")
+
+
+def test_all_else_is_grouped_by_cause_owner_and_whom_it_waits_for_the_dearest_first() -> None:
+    waiting = [
+        _held(1, core_seconds=10),
+        _held(2),
+        _held(3, owner="ben", core_seconds=7200),
+        _held(4, note="force-complete of this job needs a second person: nobody has agreed yet"),
+        _held(5, state=IncidentState.WAITING),
+        _held(6, state=IncidentState.COMPLETE),
+    ]
+    found = grouped(map(pile_of, waiting))
+    assert [(one.place.owner, one.count, one.place.waits) for one in found] == [
+        ("ben", 1, WaitsFor.PERSON),
+        ("ada", 2, WaitsFor.PERSON),
+        ("ada", 1, WaitsFor.SECOND_PERSON),
+    ]
+    assert (found[1].oldest, found[1].at) == ("i1", 1001)
+    assert found[1].next_step(waiting[0]) == "forestay explain j1"
+    of_another_engine = replace(waiting[0], job="", case="c1")
+    assert found[1].next_step(of_another_engine) == f"forestay explain {waiting[0].id[:8]}"
+    assert found[2].next_step(waiting[3]) == "forestay approve list"

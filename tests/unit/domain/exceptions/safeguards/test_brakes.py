@@ -1,0 +1,313 @@
+"""Brakes: what is let through, what is refused, and what a storm can cost at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forestay.domain.exceptions.safeguards.brakes import (
+    CORE_HOUR,
+    EVERY_TENANT,
+    Brake,
+    BrakePolicy,
+    Brakes,
+    BucketName,
+    Chain,
+    Granted,
+    Lacking,
+    Meter,
+    Refused,
+    Request,
+    Stop,
+    bunch,
+    core_seconds,
+    empty,
+    in_purse,
+    permit,
+    prices,
+    put_in,
+)
+from forestay.domain.exceptions.safeguards.canary import outcome
+from forestay.domain.exceptions.safeguards.rate_limit import DAY, MINUTE, NEVER, Bucket, Empty, Lease, Limit, lease
+from forestay.domain.exceptions.safeguards.second_person import Approval
+from forestay.domain.exceptions.safeguards.storm import Sign, notice, with_canary
+
+START = 1_800_000_000_000
+SIGN = Sign("node", "s1", "h1")
+
+
+def request(job: str = "j1", **changed: object) -> Request:
+    known = Request("alpha", "ann", job, 1, SIGN, "resubmit", "job", rule="domain/house/r1", core_seconds=100)
+    return replace(known, **changed)  # type: ignore[arg-type]
+
+
+def rich(brakes: Brakes | None = None, wanted: Request | None = None, tokens: int = 10**9) -> Brakes:
+    """Brakes with a full purse."""
+    brakes = brakes or Brakes()
+    for name, _ in prices(wanted or request()):
+        brakes = put_in(brakes, name, Lease("l", tokens, START + DAY), START)
+    return brakes
+
+
+@dataclass
+class House:
+    """Buckets that several handlers lease from, as the service does, without a store."""
+
+    policy: BrakePolicy
+    buckets: dict[BucketName, Bucket] = field(default_factory=dict)
+    leased: int = 0
+
+    def ask(self, brakes: Brakes, wanted: Request, now: int) -> tuple[Brakes, Granted | Refused]:
+        while True:
+            answer = permit(brakes, wanted, now)
+            if isinstance(answer, Granted):
+                return answer.brakes, answer
+            if isinstance(answer, Refused):
+                return brakes, answer
+            for name, least in answer.tokens:
+                limit = self.policy.limit(name.meter)
+                self.leased += 1
+                found = lease(
+                    self.buckets.get(name, Bucket(limit)),
+                    name=f"l{self.leased}",
+                    wanted=bunch(self.policy, name, least),
+                    least=least - in_purse(brakes.purse, name, now),
+                    now=now,
+                    lasts=self.policy.lasts,
+                )
+                if isinstance(found, Empty):
+                    return brakes, empty(name, limit, found)
+                self.buckets[name], taken = found
+                brakes = put_in(brakes, name, taken, now)
+
+
+def test_an_act_with_tokens_of_every_bucket_is_granted_and_uses_them_up() -> None:
+    answer = permit(rich(tokens=150), request(), START)
+    assert isinstance(answer, Granted)
+    assert dict(answer.tokens) == {
+        BucketName(Meter.GLOBAL, EVERY_TENANT): 1,
+        BucketName(Meter.OWNER, "alpha", "ann"): 1,
+        BucketName(Meter.SITE, "alpha", "s1"): 1,
+        BucketName(Meter.RULE, "alpha", "domain/house/r1"): 1,
+        BucketName(Meter.TENANT_HOURS, "alpha"): 100,
+        BucketName(Meter.OWNER_HOURS, "alpha", "ann"): 100,
+    }
+    again = permit(answer.brakes, request("j2"), START)
+    assert isinstance(again, Lacking)
+    assert {name.meter for name, _ in again.tokens} == {Meter.TENANT_HOURS, Meter.OWNER_HOURS}
+
+
+def test_no_token_no_act() -> None:
+    answer = permit(Brakes(), request(), START)
+    assert isinstance(answer, Lacking)
+    assert answer.tokens == prices(request())
+    late = permit(rich(), request(), START + DAY)
+    assert isinstance(late, Lacking), "leases that ran out are no tokens"
+
+
+def test_the_ladder_on_no_site_needs_fewer() -> None:
+    bare = prices(request(rule="", sign=Sign("node"), core_seconds=0))
+    assert [name.meter for name, _ in bare] == [Meter.GLOBAL, Meter.OWNER]
+
+
+@pytest.mark.parametrize("tenant", ["alpha", EVERY_TENANT])
+def test_a_stop_says_who_and_why(tenant: str) -> None:
+    brakes = replace(rich(), stops=(Stop(tenant, "oscar", "the file system is being moved", START),))
+    answer = permit(brakes, request(), START)
+    assert isinstance(answer, Refused)
+    assert answer.brake is Brake.STOP
+    assert "oscar has stopped all acts" in answer.words
+    assert "the file system is being moved" in answer.words
+    assert answer.again == START + MINUTE
+    assert Stop.from_plain(brakes.stops[0].as_plain()) == brakes.stops[0]
+
+
+def test_anothers_stop_stops_nothing_here() -> None:
+    brakes = replace(rich(), stops=(Stop("beta", "oscar", "", START),))
+    assert isinstance(permit(brakes, request(), START), Granted)
+
+
+@given(
+    st.builds(Chain, *[st.integers(0, 9)] * 4),
+    st.sampled_from(["resubmit", "remove", "force-complete", "release", "hold"]),
+    st.sampled_from(["job", "case", "all-cases"]),
+    st.sampled_from([EVERY_TENANT, "alpha"]),
+    st.booleans(),
+)
+def test_nothing_is_acted_on_under_a_stop(chain: Chain, action: str, target: str, tenant: str, storm: bool) -> None:
+    wanted = request(chain=chain, action=action, target=target)
+    brakes = replace(rich(), stops=(Stop("beta", "x", "", 0), Stop(tenant, "oscar", "", 0)))
+    if storm:
+        brakes = replace(brakes, storms=notice(brakes.storms, [SIGN] * 100, START))
+    answer = permit(brakes, wanted, START)
+    assert isinstance(answer, Refused)
+    assert answer.brake is Brake.STOP
+
+
+def test_a_loop_is_ended() -> None:
+    for chain, words in (
+        (Chain(by_rule=5, on_job=5), "rule domain/house/r1 has acted 5 times on this job; 5 are allowed"),
+        (Chain(on_job=3, on_item=2, above=3), "8 acts led here one after the other; 8 are allowed"),
+    ):
+        assert permit(rich(), request(chain=chain), START) == Refused(Brake.LOOP, words, None)
+    assert isinstance(permit(rich(), request(chain=Chain(4, 4, 2, 1)), START), Granted)
+    assert isinstance(permit(rich(), request(rule="", chain=Chain(by_rule=5, on_job=5)), START), Granted)
+
+
+def test_an_act_that_needs_a_second_person_waits_for_the_approval_of_this_very_decision() -> None:
+    wanted = request(action="remove", target="case", decision="d1")
+    answer = permit(rich(), wanted, START)
+    assert isinstance(answer, Refused)
+    assert answer.brake is Brake.SECOND_PERSON
+    assert answer.again is None
+    assert answer.words == "remove of a case needs a second person: nobody has agreed yet"
+    good = Approval("alpha", "d1", "ann", "bob", START, START + DAY)
+    assert isinstance(permit(rich(), replace(wanted, approval=good), START), Granted)
+    for bad in (replace(good, decision="d2"), replace(good, until=START), replace(good, approved_by="ann")):
+        refused = permit(rich(), replace(wanted, approval=bad), START)
+        assert isinstance(refused, Refused)
+        assert refused.brake is Brake.SECOND_PERSON
+
+
+def test_a_later_step_that_needs_a_second_person_holds_the_whole_exlet_back() -> None:
+    wanted = request(also=(("notify", ""), ("force-complete", "item")))
+    answer = permit(rich(), wanted, START)
+    assert isinstance(answer, Refused)
+    assert answer.brake is Brake.SECOND_PERSON
+    assert answer.words.startswith("force-complete of this item needs a second person")
+
+
+def test_in_a_storm_one_is_tried_and_the_others_wait() -> None:
+    brakes = rich()
+    brakes = replace(brakes, storms=notice(brakes.storms, [SIGN] * 100, START))
+    first = permit(brakes, request("j1"), START)
+    assert isinstance(first, Granted)
+    (group,) = first.brakes.storms.groups
+    assert first.group == group.id
+    second = permit(first.brakes, request("j2"), START)
+    assert isinstance(second, Refused)
+    assert second.brake is Brake.STORM
+    assert second.words == "a storm is on (cause node, 100 faults): 1 is being tried first; 1 not over yet"
+    assert second.again == START + MINUTE
+    assert second.group == group.id, "the inbox shows them as one"
+    failed = outcome(group.canaries["domain/house/r1"], "j1/1", well=False)
+    held = replace(first.brakes, storms=with_canary(first.brakes.storms, group.id, "domain/house/r1", failed))
+    third = permit(held, request("j2"), START)
+    assert isinstance(third, Refused)
+    assert third.brake is Brake.CANARY
+    assert third.again is None
+    another = permit(held, request("j2", rule="domain/house/r2"), START)
+    assert isinstance(another, Lacking), "another rule may be tried: only its tokens are lacking"
+    elsewhere = permit(held, request("j3", sign=Sign("memory", "s1", "h1")), START)
+    assert isinstance(elsewhere, Granted), "what is not of the storm goes on"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mends", [True, False])
+def test_five_thousand_faults_at_once_cost_no_more_than_is_allowed(mends: bool) -> None:
+    policy = BrakePolicy(owner_acts=Limit(300, 10 * MINUTE), rule_acts=Limit(10_000, MINUTE))
+    house = House(policy)
+    storms = notice(Brakes().storms, [Sign("network", "s1", f"h{n % 200}") for n in range(5_000)], START)
+    handlers = [Brakes(policy, storms=storms) for _ in range(4)]
+    waiting = list(range(5_000))
+    acts: list[int] = []
+    groups = set()
+    for minute in range(25):
+        now, still = START + minute * MINUTE, list[int]()
+        empty_for = set[int]()
+        for job in waiting:
+            who = job % 4
+            if who in empty_for:
+                still.append(job)  # this handler knows by now that there are no tokens
+                continue
+            sign = Sign("network", "s1", f"h{job % 200}")
+            brakes, answer = house.ask(replace(handlers[who], storms=storms), request(f"j{job}", sign=sign), now)
+            handlers[who], storms = brakes, brakes.storms
+            if isinstance(answer, Refused):
+                still.append(job)
+                if answer.brake is Brake.RATE:
+                    empty_for.add(who)
+                continue
+            acts.append(now)
+            group = next(one for one in storms.groups if one.id == answer.group)
+            groups.add(group.id)
+            ended = outcome(group.canaries["domain/house/r1"], f"j{job}/1", well=mends)
+            storms = with_canary(storms, group.id, "domain/house/r1", ended)
+        waiting = still
+    assert len(groups) == 1
+    assert len(acts) + len(waiting) == 5_000, "none is lost"
+    for start in acts:
+        assert sum(1 for at in acts if start <= at < start + 10 * MINUTE) <= 300
+    assert len(acts) == 1 if not mends else 400 <= len(acts) <= 900
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2), st.integers(0, 90_000)), max_size=120),
+    st.integers(1, 12),
+    st.integers(1, 12),
+)
+def test_never_more_acts_than_any_limit_allows(
+    asked: list[tuple[int, int, int, int]], per_owner: int, per_rule: int
+) -> None:
+    minute = Limit(per_owner, MINUTE)
+    policy = BrakePolicy(
+        all_acts=Limit(15, MINUTE),
+        owner_acts=minute,
+        rule_acts=Limit(per_rule, MINUTE),
+        owner_hours=Limit(1_000, DAY),
+        tenant_hours=Limit(1_500, DAY),
+    )
+    house = House(policy)
+    handlers = [Brakes(policy) for _ in range(4)]
+    done: list[tuple[int, Mapping[BucketName, int]]] = []
+    now = START
+    for who, owner, rule, later in asked:
+        now += later
+        wanted = request(owner=f"o{owner}", rule=f"r{rule}", core_seconds=60)
+        handlers[who], answer = house.ask(handlers[who], wanted, now)
+        if isinstance(answer, Granted):
+            done.append((now, dict(answer.tokens)))
+        else:
+            assert answer.again is None or answer.again > now
+    for start, _ in done:
+        used: dict[BucketName, int] = {}
+        for at, tokens in done:
+            for name, count in tokens.items():
+                if start <= at < start + policy.limit(name.meter).window:
+                    used[name] = used.get(name, 0) + count
+        for name, count in used.items():
+            assert count <= policy.limit(name.meter).tokens
+
+
+def test_what_an_empty_bucket_says() -> None:
+    owner = BucketName(Meter.OWNER, "alpha", "ann")
+    assert empty(owner, Limit(500, 10 * MINUTE), Empty(0, 77)) == Refused(
+        Brake.RATE, "acts on jobs of ann: 500 in 10 minutes are used up", 77
+    )
+    hours = BucketName(Meter.TENANT_HOURS, "alpha")
+    assert empty(hours, Limit(10 * CORE_HOUR, DAY), Empty(0, NEVER)) == Refused(
+        Brake.CORE_HOURS,
+        "extra core-hours of the tenant: this one alone costs more than the 10 in a day that are allowed",
+        None,
+    )
+
+
+def test_what_another_run_costs() -> None:
+    assert core_seconds(4, expected=100, past=None, limit=3600) == 400
+    assert core_seconds(4, expected=100, past=250.4, limit=3600) == 1000
+    assert core_seconds(2, expected=None, past=None, limit=50) == 100
+    assert core_seconds(2, expected=None, past=None, limit=None) == 2 * CORE_HOUR
+    assert core_seconds(0, expected=0, past=0, limit=None) == 1
+
+
+def test_how_many_tokens_are_leased_at_a_time() -> None:
+    policy = BrakePolicy()
+    assert bunch(policy, BucketName(Meter.OWNER, "alpha", "ann"), 1) == 10
+    assert bunch(policy, BucketName(Meter.GLOBAL, ""), 1) == 20
+    hours = BucketName(Meter.TENANT_HOURS, "alpha")
+    assert bunch(policy, hours, 100) == 2_000
+    assert bunch(policy, hours, 10**6) == 10**6

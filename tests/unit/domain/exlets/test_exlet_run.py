@@ -1,0 +1,212 @@
+"""An exlet does its steps once and in order, whatever is told to it how often, and leaves nothing suspended."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.domain.exlets.made_up import good_exlets
+from tests.unit.domain.exlets.test_exlet_check import CONTINUE, CONTINUE_CASE, REMOVE_CASE, SUSPEND, SUSPEND_CASE, exlet
+
+from forestay.domain.exlets.exlet import Exlet, Step, WhenRefused
+from forestay.domain.exlets.exlet_check import check_exlet
+from forestay.domain.exlets.exlet_run import (
+    Command,
+    DoStep,
+    Event,
+    ExletRun,
+    FinishExlet,
+    RunState,
+    Stage,
+    StartWorklets,
+    StepDone,
+    StepRefused,
+    StepState,
+    Stopped,
+    TakeBack,
+    WorkletEnded,
+    advance,
+    ask_again,
+    start_exlet,
+    worklet_case,
+)
+from forestay.domain.exlets.primitive import Action, Compensate, Hold, Notify, Target, Worklet, target_of
+
+TWO = Compensate((Worklet("one"), Worklet("two")))
+BACK = Compensate((Worklet("one", take={"venue": "venue"}),))
+
+
+def begin(made: Exlet) -> tuple[ExletRun, Command | None]:
+    run, (command,) = start_exlet("i1", 1, made)
+    return run, command
+
+
+def tell(run: ExletRun, event: Event) -> tuple[ExletRun, Command | None]:
+    run, commands = advance(run, event)
+    assert len(commands) <= 1
+    return run, commands[0] if commands else None
+
+
+@pytest.mark.ledger("P1-16")
+def test_the_exlet_of_figure_3_suspends_compensates_and_continues() -> None:
+    run, command = begin(exlet(SUSPEND_CASE, TWO, CONTINUE_CASE))
+    assert command == DoStep(0, "i1:1:0")
+    run, command = tell(run, StepDone(0))
+    cases = (worklet_case("i1", 1, 1, 0), worklet_case("i1", 1, 1, 1))
+    assert command == StartWorklets(1, "i1:1:1", cases)
+    run, command = tell(run, WorkletEnded(1, 1, well=True))
+    assert command is None
+    run, command = tell(run, WorkletEnded(1, 0, well=True))
+    assert command == DoStep(2, "i1:1:2", release="i1:1:0")
+    run, command = tell(run, StepDone(2))
+    assert command == FinishExlet(RunState.COMPLETE)
+    assert [one.state for one in run.ends] == [StepState.DONE] * 3
+
+
+@pytest.mark.ledger("P1-17")
+def test_what_worklets_give_back_comes_before_the_next_step() -> None:
+    run, command = begin(exlet(BACK, Notify("done")))
+    assert isinstance(command, StartWorklets)
+    run, command = tell(run, WorkletEnded(0, 0, well=True))
+    assert command == TakeBack(0, "i1:1:0", (worklet_case("i1", 1, 0, 0),))
+    run, command = tell(run, StepDone(0))
+    assert command is None
+    run, command = tell(run, StepDone(0, stage=Stage.TAKE_BACK))
+    assert command == DoStep(1, "i1:1:1")
+
+
+def test_a_worklet_that_fails_stops_the_exlet_and_leaves_the_case_to_a_person() -> None:
+    run, _ = begin(exlet(SUSPEND_CASE, TWO, CONTINUE_CASE))
+    run, _ = tell(run, StepDone(0))
+    run, _ = tell(run, WorkletEnded(1, 0, well=False, reason="no venue"))
+    run, command = tell(run, WorkletEnded(1, 1, well=True))
+    assert command == FinishExlet(RunState.FAILED, "step 1, compensate: worklet 0: no venue", (Target.CASE,))
+    assert run.state is RunState.FAILED
+
+
+def test_a_step_may_be_refused_and_the_exlet_goes_on() -> None:
+    made = Exlet("mend", (Step(TWO, WhenRefused.GO_ON), Step(Notify("tried"))))
+    run, _ = begin(made)
+    run, command = tell(run, StepRefused(0, "there is no such flow"))
+    assert command == DoStep(1, "i1:1:1")
+    run, command = tell(run, StepRefused(1, "nobody there"))
+    assert command == FinishExlet(RunState.COMPLETE)
+    assert [one.detail for one in run.ends] == ["there is no such flow", "nobody there"]
+
+
+@pytest.mark.ledger("P1-12")
+def test_what_the_exlet_did_not_suspend_is_not_continued() -> None:
+    made = Exlet("mend", (Step(SUSPEND, WhenRefused.GO_ON), Step(Notify("hm")), Step(CONTINUE)))
+    run, _ = begin(made)
+    run, _ = tell(run, StepRefused(0, "16 holders hold the item already"))
+    run, command = tell(run, StepDone(1))
+    assert command == FinishExlet(RunState.COMPLETE)
+    assert run.ends[2].state is StepState.REFUSED
+
+
+def test_a_hold_leaves_it_to_a_person() -> None:
+    run, _ = begin(exlet(SUSPEND_CASE, Hold(Target.CASE)))
+    run, _ = tell(run, StepDone(0))
+    run, command = tell(run, StepDone(1))
+    assert command == FinishExlet(RunState.HELD, held=(Target.CASE,))
+
+
+def test_what_is_removed_is_held_by_nobody() -> None:
+    run, _ = begin(exlet(SUSPEND_CASE, REMOVE_CASE))
+    run, _ = tell(run, StepDone(0))
+    run, command = tell(run, StepDone(1))
+    assert command == FinishExlet(RunState.COMPLETE)
+
+
+def test_a_stopped_exlet_says_what_it_may_have_suspended() -> None:
+    run, _ = begin(exlet(SUSPEND_CASE, CONTINUE_CASE))
+    run, command = tell(run, Stopped("ada"))
+    assert command == FinishExlet(RunState.STOPPED, "stopped by ada", (Target.CASE,))
+    assert tell(run, StepDone(0)) == (run, None)
+
+
+def any_event(data: st.DataObject, made: Exlet) -> Event:
+    step = data.draw(st.integers(-1, len(made.steps)))
+    stage = data.draw(st.sampled_from(list(Stage)))
+    kinds = st.one_of(
+        st.builds(StepDone, st.just(step), st.just(""), st.just(stage)),
+        st.builds(StepRefused, st.just(step), st.just("gone"), st.just(stage)),
+        st.builds(WorkletEnded, st.just(step), st.integers(-1, 2), st.booleans()),
+    )
+    return data.draw(kinds)
+
+
+def answer(data: st.DataObject, command: Command) -> list[Event]:
+    """What the outside says to a command: refused now and then, worklets in any order, anything twice."""
+    if isinstance(command, FinishExlet):
+        return []
+    refused = data.draw(st.integers(0, 9)) == 0
+    if isinstance(command, StartWorklets):
+        if refused:
+            return [StepRefused(command.step, "there is no such flow")]
+        order = data.draw(st.permutations(range(len(command.cases))))
+        well = data.draw(st.integers(0, 9)) > 0
+        return [WorkletEnded(command.step, place, well or place > 0) for place in order]
+    stage = Stage.TAKE_BACK if isinstance(command, TakeBack) else Stage.ACT
+    return [StepRefused(command.step, "gone", stage) if refused else StepDone(command.step, stage=stage)]
+
+
+@given(st.data())
+def test_each_step_is_asked_for_once_and_in_order_whatever_comes_twice(data: st.DataObject) -> None:
+    made = data.draw(good_exlets())
+    assert check_exlet(made) == []
+    run, commands = start_exlet("i1", 1, made)
+    asked: list[Command] = [*commands]
+    waiting: list[Event] = [one for command in commands for one in answer(data, command)]
+    past: list[Event] = []
+    while waiting:
+        kind = data.draw(st.integers(0, 3))
+        if kind == 0 and past:
+            event = data.draw(st.sampled_from(past))
+        else:
+            event = waiting.pop(0)
+            past.append(event)
+        if data.draw(st.booleans()):
+            run = ExletRun.from_plain(run.as_plain())
+        assert run.state is not RunState.RUNNING or ask_again(run)
+        run, commands = advance(run, event)
+        asked += commands
+        waiting += [one for command in commands for one in answer(data, command)]
+    assert run.state is not RunState.RUNNING
+    steps = [(one.step, type(one)) for one in asked if not isinstance(one, FinishExlet)]
+    assert steps == sorted(set(steps), key=lambda one: (one[0], one[1] is TakeBack))
+    assert [one for one in asked if isinstance(one, FinishExlet)] == [asked[-1]]
+    refused = {place for place, end in enumerate(run.ends) if end.state is StepState.REFUSED}
+    never = {
+        place
+        for place, step in enumerate(made.steps)
+        if step.action is Action.CONTINUE and place in refused and (place, DoStep) not in steps
+    }
+    assert {step for step, _ in steps} | never == set(range(len(run.ends)))
+    if run.state is RunState.COMPLETE:
+        assert len(run.ends) == len(made.steps)
+        # Nothing stays suspended. Only what could not be ended may, and then that step is said to be refused.
+        assert all(_could_not_end(made, refused, target) for target in run.held)
+    last = asked[-1]
+    assert isinstance(last, FinishExlet)
+    assert last.held == tuple(run.held)
+
+
+def _could_not_end(made: Exlet, refused: set[int], target: Target) -> bool:
+    return any(
+        place in refused and step.action in (Action.REMOVE, Action.FORCE_COMPLETE, Action.FORCE_FAIL, Action.ROLLBACK)
+        for place, step in enumerate(made.steps)
+    ) and any(step.action is Action.SUSPEND and target_of(step.do) is target for step in made.steps)
+
+
+@given(st.data())
+def test_any_events_at_all_leave_a_run_that_makes_sense(data: st.DataObject) -> None:
+    made = data.draw(good_exlets())
+    run, commands = start_exlet("i1", 1, made)
+    asked = list(commands)
+    for _ in range(data.draw(st.integers(0, 30))):
+        run, commands = advance(run, any_event(data, made))
+        asked += commands
+        assert len(run.ends) == min(run.at, len(made.steps))
+    steps = [one.step for one in asked if isinstance(one, DoStep | StartWorklets)]
+    assert steps == sorted(set(steps))

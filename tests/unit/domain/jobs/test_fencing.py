@@ -1,0 +1,54 @@
+"""Fencing: an end counts only with the token and the claim that the document has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.contract.examples import NOW, ending, job
+
+from forestay.domain.jobs.claim import Applied, Superseded, claim, end, retry_policy
+from forestay.domain.jobs.job_document import JobDocument, Token
+from forestay.domain.jobs.lifecycle import Refused
+from forestay.domain.jobs.specification import RetryPolicy
+
+
+def running() -> JobDocument:
+    """A job in its first attempt, claimed."""
+    claimed = claim(job(), claim_id="c-1", pilot="pilot-1", host="node1", now=NOW)
+    assert not isinstance(claimed, Refused)
+    return claimed
+
+
+def verdict(document: JobDocument, **changes: object) -> object:
+    return end(document, replace(ending(document), **changes), now=NOW + 1, by="pilot-1")  # type: ignore[arg-type]
+
+
+def test_the_end_with_both_counts() -> None:
+    assert isinstance(verdict(running()), Applied)
+
+
+@pytest.mark.finding("F-G2")
+@pytest.mark.parametrize("token", ["lower generation", "lower attempt", "higher attempt", "higher generation"])
+def test_the_right_claim_with_another_token_is_fenced(token: str) -> None:
+    document = running()
+    generation, attempt = document.token
+    tokens = {
+        "lower generation": Token(generation - 1, attempt),
+        "lower attempt": Token(generation, attempt - 1),
+        "higher attempt": Token(generation, attempt + 1),
+        "higher generation": Token(generation + 1, attempt),
+    }
+    assert isinstance(verdict(document, token=tokens[token]), Superseded)
+
+
+@pytest.mark.finding("F-G2")
+def test_the_right_token_with_another_claim_is_fenced() -> None:
+    assert isinstance(verdict(running(), claim="c-2"), Superseded)
+
+
+@pytest.mark.finding("F-G2")
+def test_the_wait_before_a_retry_doubles_with_each_fault() -> None:
+    policy = RetryPolicy(max_attempts=6, wait=7)
+    waits = [retry_policy(job(retry=policy, faults=faults)).wait for faults in range(1, 6)]
+    assert waits == [7, 14, 28, 56, 112]

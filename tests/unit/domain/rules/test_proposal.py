@@ -1,0 +1,156 @@
+"""Rules are proposed where the support is enough, and are true of what supports them."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exlets.exlet import Exlet
+from forestay.domain.exlets.exlet_check import check_exlet
+from forestay.domain.exlets.exlet_plain import step_from_plain
+from forestay.domain.rules.outcome import AMOUNTS, Attempt, Came, Hand, Outcome
+from forestay.domain.rules.proposal import EXCEPTIONS, LEAST, Kind, Proposal, Proposals, in_words, worth
+
+ABORT = ExceptionType.ABORT
+GIB = 1 << 30
+
+
+class Seen(NamedTuple):
+    told: dict[str, object]
+    attempt: Attempt
+    outcome: Outcome
+
+
+def seen(cause: str = "node", *, ok: bool = True, memory: int = 0, elsewhere: bool = False, **told: object) -> Seen:
+    """A fault, and the try that followed."""
+    after = Attempt(2, "" if ok else cause, "b" if elsewhere else "a", 10, (1, GIB + memory, 0, 0, 0), ok)
+    came = Came.MENDED if ok else Came.AGAIN
+    more = frozenset({"memory"}) if memory else frozenset[str]()
+    facts = {name.replace("__", "."): value for name, value in told.items()}
+    return Seen(
+        {"cause": cause, **facts},
+        Attempt(1, cause, "a", 10, (1, GIB, 0, 0, 0)),
+        Outcome(came, after, (), more, elsewhere),
+    )
+
+
+def by_hand(event: str, came: Came, cause: str = "time") -> Seen:
+    return Seen({"cause": cause}, Attempt(1, cause), Outcome(came, None, (Hand(1, event, "ann"),)))
+
+
+def proposed(*many: Seen) -> list[Proposal]:
+    looked = Proposals()
+    for place, one in enumerate(many):
+        looked.take(f"i{place}", ABORT, one.told, one.attempt, one.outcome)
+    return looked.made()
+
+
+@pytest.mark.ledger("P0-30")
+def test_what_helped_three_times_is_proposed_and_what_helped_twice_is_not() -> None:
+    assert proposed(seen(), seen()) == []
+    (one,) = proposed(seen(), seen(), seen())
+    assert (one.condition, one.steps, one.helped, one.tried) == ('cause == "node"', ({"action": "ladder"},), 3, 3)
+    assert list(in_words(one)) == ["Of faults with cause node, another try mended 3 of 3."]
+
+
+@pytest.mark.ledger("P0-30")
+def test_too_many_exceptions_in_the_broad_leave_the_narrow() -> None:
+    good = [seen("code", pattern="p1", evidence__exit_code=7) for _ in range(4)]
+    bad = [seen("code", ok=False, pattern="p2", evidence__exit_code=8) for _ in range(4)]
+    found = {one.condition: one for one in proposed(*good, *bad)}
+    retry = found['cause == "code" && pattern == "p1" && evidence.exit_code == 7']
+    ask = found['cause == "code" && pattern == "p2" && evidence.exit_code == 8']
+    assert (retry.remedy.kind, ask.remedy.kind) == (Kind.RETRY, Kind.ASK)
+
+
+def test_a_cause_that_is_not_known_is_not_answered_by_that_alone() -> None:
+    assert proposed(*[seen("unknown") for _ in range(5)]) == []
+    (one,) = proposed(*[seen("unknown", job__name="align") for _ in range(5)])
+    assert one.condition == 'cause == "unknown" && job.name == "align"'
+
+
+def test_more_of_something_is_bounded_by_what_was_seen() -> None:
+    (one,) = proposed(seen("memory", memory=GIB), seen("memory", memory=3 * GIB), seen("memory", memory=GIB))
+    assert one.steps == (
+        {"action": "resubmit", "how": "changed", "needs": {"memory": {"factor": 4.0, "at_most": 4 * GIB}}},
+    )
+
+
+def test_another_host_is_proposed_only_where_the_same_one_does_not_do() -> None:
+    away = [seen(elsewhere=True) for _ in range(4)]
+    (one,) = proposed(*away)
+    assert one.remedy.kind is Kind.ELSEWHERE
+    assert {one.remedy.kind for one in proposed(*away, *[seen() for _ in range(4)])} == {Kind.RETRY}
+    assert Kind.ELSEWHERE in {one.remedy.kind for one in proposed(*away, *[seen(ok=False) for _ in range(4)])}
+
+
+@pytest.mark.parametrize(
+    ("event", "came", "kind"),
+    [
+        ("force-complete", Came.FORCED, Kind.COMPLETE),
+        ("force-fail", Came.GIVEN_UP, Kind.FAIL),
+        ("cancel", Came.CANCELLED, Kind.FAIL),
+    ],
+)
+def test_what_people_did_by_hand_is_proposed(event: str, came: Came, kind: Kind) -> None:
+    (one,) = proposed(*[by_hand(event, came) for _ in range(3)])
+    assert (one.remedy.kind, one.by_hand) == (kind, 3)
+
+
+def test_what_changes_nothing_or_is_wrong_too_often_is_not_worth_showing() -> None:
+    assert worth(answered=20, differs=5, wrong=2)
+    assert not worth(answered=20, differs=0, wrong=0)
+    assert not worth(answered=20, differs=20, wrong=3)
+
+
+_causes = st.sampled_from(["node", "memory", "code", "unknown"])
+_texts = st.sampled_from(["", "p1", 'odd " \\ text', "Zürich"])
+_attempts = st.builds(
+    Attempt, st.integers(1, 3), _causes, st.sampled_from(["a", "b"]), st.just(1.0),
+    st.tuples(*[st.integers(0, 3)] * len(AMOUNTS)), st.booleans(),
+)  # fmt: skip
+_outcomes = st.builds(
+    Outcome, st.sampled_from(list(Came)), st.one_of(st.none(), _attempts),
+    st.lists(st.builds(Hand, st.integers(1, 2), st.sampled_from(["retry", "cancel", "force-fail", "force-complete"]), st.just("ann")), max_size=2).map(tuple),
+    st.sets(st.sampled_from(AMOUNTS), max_size=2).map(frozenset), st.booleans(),
+)  # fmt: skip
+_seen = st.builds(
+    lambda cause, pattern, name, code, attempt, outcome: Seen(
+        {"cause": cause, "pattern": pattern, "job.name": name, "evidence.exit_code": code}, attempt, outcome
+    ),
+    _causes, _texts, _texts, st.sampled_from([None, 1, 137]), _attempts, _outcomes,
+)  # fmt: skip
+
+
+@pytest.mark.ledger("P0-30")
+@given(st.lists(_seen, max_size=60))
+def test_every_proposal_has_its_support_and_is_true_of_it(many: list[Seen]) -> None:
+    found = proposed(*many)
+    for one in found:
+        assert one.helped >= LEAST
+        assert one.tried - one.helped <= EXCEPTIONS * one.tried
+        assert 0 <= one.by_hand <= one.helped
+        for example in one.examples:
+            told = many[int(example[1:])].told
+            for comparison in one.condition.split(" && "):
+                name, _, value = comparison.partition(" == ")
+                assert told[name] == json.loads(value)
+        steps = tuple(step_from_plain(step) for step in one.steps)
+        assert check_exlet(Exlet("in-place", steps), ABORT) == []
+        assert list(in_words(one))
+    assert len({(one.condition, one.remedy) for one in found}) == len(found)
+    assert {one.condition for one in proposed(*many)} == {one.condition for one in found}
+
+
+@given(st.lists(_seen, max_size=40), st.randoms(use_true_random=False))
+def test_the_order_of_the_incidents_does_not_matter(many: list[Seen], chance: object) -> None:
+    other = list(many)
+    chance.shuffle(other)  # type: ignore[attr-defined]
+    assert {(one.condition, one.helped, one.tried) for one in proposed(*many)} == {
+        (one.condition, one.helped, one.tried) for one in proposed(*other)
+    }

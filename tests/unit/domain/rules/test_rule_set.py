@@ -1,0 +1,143 @@
+"""Rule sets: which tree answers which exception, versions, their differences and the way back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.domain.rules.generated import LETTERS, Context, contexts, evaluate_in, rule, trees
+
+from forestay.domain.exceptions.incidents.exception_type import CASE_LEVEL, EXCEPTIONS, ExceptionType
+from forestay.domain.rules.condition import Verdict
+from forestay.domain.rules.rule_set import (
+    ANY_TASK,
+    Level,
+    RuleSet,
+    RuleSetId,
+    TreeKey,
+    Version,
+    apply,
+    decide,
+    diff,
+    in_order,
+    next_version,
+    roll_back,
+    tree_key,
+    with_tree,
+)
+from forestay.domain.rules.rule_tree import Refused, RuleTree, add, check_tree, walk
+
+ABORT = ExceptionType.ABORT
+KEYS = [TreeKey(ExceptionType.CASE_PRE), TreeKey(ABORT, "align"), TreeKey(ABORT, ANY_TASK)]
+
+
+def _set(level: Level, name: str, trees_: dict[TreeKey, RuleTree]) -> RuleSet:
+    rule_set = RuleSet(RuleSetId("lab", level, name))
+    for key, tree in trees_.items():
+        rule_set = with_tree(rule_set, key, tree)
+    return rule_set
+
+
+def _tree(number: int, condition: str) -> RuleTree:
+    grown = add(RuleTree(), rule(number, condition), walk(RuleTree(), lambda _: True, shadow=True))
+    assert isinstance(grown, RuleTree)
+    return grown
+
+
+rule_sets = st.builds(
+    lambda one, two, three: _set(Level.DOMAIN, "house", dict(zip(KEYS, (one, two, three), strict=True))),
+    trees(shadows=True), trees(shadows=True), trees(shadows=True),
+)  # fmt: skip
+
+ALL_FALSE: Context = dict.fromkeys(LETTERS, False)
+
+
+@pytest.mark.ledger("P1-22")
+def test_a_rule_set_has_up_to_eleven_tree_sets_with_one_tree_a_case_level_type_and_one_a_task_otherwise() -> None:
+    assert len(ExceptionType) == 11
+    assert len(EXCEPTIONS) == 10
+    assert {"case-pre", "case-post", "case-external"} == CASE_LEVEL
+    number = 0
+    rule_set = RuleSet(RuleSetId("lab", Level.FLOW, "reads"))
+    for type_ in ExceptionType:
+        for task in ("align", "sort"):
+            number += 1
+            rule_set = with_tree(rule_set, tree_key(type_, task), _tree(number, "a"))
+    sets = rule_set.tree_sets()
+    assert len(sets) == 11
+    assert {type_: len(trees_) for type_, trees_ in sets.items()} == {
+        t: 1 if t in CASE_LEVEL else 2 for t in ExceptionType
+    }
+    assert rule_set.find("r8") is not None
+
+
+@pytest.mark.ledger("P1-23")
+def test_an_exception_for_which_there_are_no_rules_is_ignored() -> None:
+    rule_set = _set(Level.FLOW, "reads", {TreeKey(ABORT, "align"): _tree(1, "a")})
+    for type_, task in ((ExceptionType.TIMEOUT, "align"), (ABORT, "sort")):
+        ruling = decide([rule_set], type_, task, lambda _: True)
+        assert (ruling.walks, ruling.verdict, ruling.conclusion) == ((), Verdict.FALSE, None)
+
+
+def test_the_flow_is_asked_first_then_the_domain_then_the_packs_and_the_task_before_any_task() -> None:
+    flow = _set(Level.FLOW, "reads", {TreeKey(ABORT, "align"): _tree(1, "a"), TreeKey(ABORT, ANY_TASK): _tree(2, "b")})
+    domain = _set(Level.DOMAIN, "house", {TreeKey(ABORT, ANY_TASK): _tree(3, "c")})
+    packs = [
+        _set(Level.PACK, name, {TreeKey(ABORT, ANY_TASK): _tree(n, "d")}) for n, name in ((4, "slurm"), (5, "base"))
+    ]
+    sets = in_order([packs[0], domain, packs[1], flow])
+    assert [one.id.name for one in sets] == ["reads", "house", "base", "slurm"]
+    answers = {
+        true: decide(sets, ABORT, "align", evaluate_in({**ALL_FALSE, **dict.fromkeys(true, True)})).rule
+        for true in ("abcd", "bcd", "cd", "d", "")
+    }
+    assert answers == {"abcd": "r1", "bcd": "r2", "cd": "r3", "d": "r5", "": None}
+
+
+@given(st.lists(trees(), min_size=1, max_size=4), contexts)
+def test_an_error_in_an_earlier_set_keeps_the_later_sets_from_acting(several: list[RuleTree], context: Context) -> None:
+    sets = [
+        _set(Level.PACK, str(place), {TreeKey(ABORT, ANY_TASK): tree})
+        for place, tree in enumerate(several)
+        if len(tree)
+    ]
+    ruling = decide(sets, ABORT, "align", evaluate_in(context))
+    verdicts = [one.walk.verdict for one in ruling.walks]
+    assert all(verdict is Verdict.FALSE for verdict in verdicts[:-1])
+    if Verdict.ERROR in verdicts:
+        assert (ruling.verdict, ruling.conclusion, ruling.rule) == (Verdict.ERROR, None, None)
+        assert ruling.flagged == ruling.walks[-1].walk.last_tested
+    elif ruling.verdict is Verdict.FALSE:
+        assert len(ruling.walks) == len(sets)
+
+
+@given(rule_sets, rule_sets)
+def test_a_version_is_what_it_changed_and_the_way_back_is_another_version(old: RuleSet, new: RuleSet) -> None:
+    version = next_version(old, new, by="ann", at=5)
+    later = apply(old, version)
+    assert isinstance(later, RuleSet)
+    assert later.version == old.version + 1
+    assert diff(later, new) == ()
+    for tree in later.trees.values():
+        assert check_tree(tree) == ()
+    back = roll_back(later, old, by="bob", at=6)
+    if not version.changes:
+        assert isinstance(back, Refused)
+        return
+    assert isinstance(back, Version)
+    again = apply(later, back)
+    assert isinstance(again, RuleSet)
+    assert again.version == old.version + 2
+    assert diff(again, old) == ()
+
+
+def test_a_version_that_does_not_follow_or_breaks_a_tree_is_refused() -> None:
+    empty = RuleSet(RuleSetId("lab", Level.DOMAIN, "house"))
+    first = next_version(empty, with_tree(empty, KEYS[2], _tree(1, "a")), by="ann", at=1)
+    one = apply(empty, first)
+    assert isinstance(one, RuleSet)
+    assert isinstance(apply(one, first), Refused)
+    torn = Version(empty.id, 1, first.changes[:1], "ann", 1)
+    refused = apply(empty, torn)
+    assert isinstance(refused, Refused)
+    assert "r1" in refused.reason

@@ -1,0 +1,40 @@
+"""The words of a case's history."""
+
+from __future__ import annotations
+
+import pytest
+
+from forestay.formats.flows.case_history import happening_public
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "item", "words"),
+    [
+        ("started", {"owner": "alice", "params": {"day": "mon"}}, "", "alice started the case with day='mon'"),
+        ("submit_jobs", {"order": {"work": "align@1"}, "count": 80, "skip": "3"}, "align", "align: 78 jobs submitted"),
+        ("start-shard", {"order": {"work": "a@1"}, "shard": 2, "start": {"count": 5000}}, "a", "a: shard 2 with 5,000 jobs started"),
+        ("JobsEnded", {"work": "a@1", "well": "ff", "bad": "100"}, "a", "a: 9 jobs ended so far, 8 well, 1 badly"),
+        ("JobsEnded", {"work": "a@1", "bad": "1", "reason": "exit code 3"}, "a", "a: 1 job ended so far, 1 badly: exit code 3"),
+        ("ShardEnded", {"work": "a@2", "shard": 1, "well": 4999, "bad": 1}, "a", "a: shard 1 ended, 4,999 jobs well, 1 badly"),
+        ("CaseEnded", {"work": "s@1", "index": 3, "well": False, "reason": "late"}, "s", "s: sub-case 3 ended badly: late"),
+        ("Verb", {"by": "bob", "kind": "force-complete", "item": "a", "reason": "checked"}, "a", "bob asked to force complete a: checked"),
+        ("Verb", {"by": "bob", "kind": "suspend"}, "", "bob asked to suspend the case"),
+        ("steer_jobs", {"order": {"work": "a@1"}, "verb": "hold"}, "a", "a: its jobs are held back"),
+        ("report", {"kind": "deadline", "item": "a", "detail": "not done within 5 s"}, "a", "a: deadline: not done within 5 s"),
+        ("ended", {"outcome": "forced_complete", "reason": ""}, "", "The case ended: forced complete"),
+        ("something_new", {"work": "a@1"}, "a", "a: something new"),
+    ],
+)  # fmt: skip
+def test_words(kind: str, facts: dict[str, object], item: str, words: str) -> None:
+    assert happening_public(0, kind, facts) == {
+        "at": "1970-01-01T00:00:00.000Z", "kind": kind, "item": item, "words": words,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind", ["start-shard", "start-case", "JobsEnded", "list_files", "tell_many", "ended", "Verb", "started"]
+)
+def test_facts_that_are_missing_or_odd_do_no_harm(kind: str) -> None:
+    odd: list[dict[str, object]] = [{}, {"order": None, "well": "zz", "start": {}, "parent": {}, "targets": None}]
+    for facts in odd:
+        assert happening_public(0, kind, facts)["words"]

@@ -1,0 +1,84 @@
+"""Requests and states of the Workflow Execution Service."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forestay.apps.server.flows.case_routes import CaseState
+from forestay.formats.ga4gh.wes_run import (
+    CASE_STATES,
+    ENDED,
+    OBJECTS,
+    TEXTS,
+    RunState,
+    read_request,
+    request_from_json,
+    state_of,
+    with_places,
+)
+
+GOOD = {"workflow_type": "FORESTAY", "workflow_type_version": "1", "workflow_url": "flow.yaml"}
+OVER = {"finished", "completed", "forced_complete", "failed", "removed", "undone", "terminated", "broken"}
+
+
+def test_every_state_of_a_case_is_one_of_a_run() -> None:
+    assert set(CASE_STATES) == set(get_args(CaseState))
+    for case in CASE_STATES:
+        for cancelled in (False, True):
+            state = state_of(case, cancelled=cancelled)
+            assert state is not RunState.UNKNOWN
+            assert (state in ENDED) == (case in OVER), case
+    assert state_of("something new") is RunState.UNKNOWN
+
+
+@pytest.mark.parametrize("case", ["suspended", "stopping", "compensating"])
+def test_a_run_that_is_held_or_undone_runs_to_its_client(case: str) -> None:
+    """A client that knows QUEUED, INITIALIZING and RUNNING alone as not ended goes on waiting."""
+    assert state_of(case) is RunState.RUNNING
+    assert state_of(case, cancelled=True) is RunState.CANCELING
+
+
+def test_the_states_that_clients_do_not_understand_are_not_there() -> None:
+    assert not {"PAUSED", "PREEMPTED"} & {state.value for state in RunState}
+
+
+def test_a_request_is_read_and_written_again() -> None:
+    fields = GOOD | {"workflow_params": '{"a": [1, {"b": null}]}', "tags": '{"t": "1"}', "workflow_engine": "forestay"}
+    request, wrong = read_request(fields)
+    assert wrong == ()
+    assert request is not None
+    assert request_from_json(request.as_json()) == request
+    assert request.params == {"a": [1, {"b": None}]}
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    fields = {"workflow_params": "[", "tags": '{"a": 1}', "workflow_engine_version": "1", "other": "x"}
+    request, wrong = read_request(fields)
+    assert request is None
+    assert {one.at for one in wrong} == {*GOOD, "workflow_params", "tags.a", "workflow_engine", "other"}
+
+
+@given(st.dictionaries(st.sampled_from([*TEXTS, *OBJECTS, "other"]), st.text(max_size=50)))
+def test_any_form_is_a_request_or_has_something_wrong(fields: dict[str, str]) -> None:
+    request, wrong = read_request(fields)
+    assert (request is None) == bool(wrong)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["a", "b/c", "other"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+)
+
+
+@given(_JSON)
+def test_only_names_of_attachments_are_replaced(value: object) -> None:
+    found = with_places(value, {"a": "/at/a", "b/c": "/at/b/c"})
+    back = json.dumps(found).replace('"/at/a"', '"a"').replace('"/at/b/c"', '"b/c"')
+    keys_alone = with_places(value, {})
+    assert json.loads(back) == json.loads(json.dumps(keys_alone))
+    assert keys_alone == json.loads(json.dumps(value))

@@ -1,0 +1,184 @@
+"""Outputs: whole or not at all, and never from outside the working folder."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.pilot.conftest import RunningPilot
+from tests.unit.pilot.fake_server import FakeServer
+
+from forestay_pilot.process.payload import BadClaimError, ClaimedJob, read_claim
+from forestay_pilot.staging.outputs import (
+    OutputFailedError,
+    OutputMissingError,
+    check_patterns,
+    commit_outputs,
+    find_outputs,
+)
+
+StartPilot = Callable[..., RunningPilot]
+
+
+@pytest.fixture
+def job() -> ClaimedJob:
+    return read_claim({"job": "job1", "generation": 1, "attempt": 2, "claim": "0123456789ab", "tenant": "physics"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "folder"
+    (made / "deep" / "er").mkdir(parents=True)
+    (made / "a.txt").write_text("alpha")
+    (made / "deep" / "er" / "b.txt").write_text("beta")
+    return made
+
+
+def test_a_manifest_commits_what_the_patterns_name(server: FakeServer, pilot: StartPilot, outputs: Path) -> None:
+    script = (
+        "echo alpha > a.txt; mkdir d; echo beta > d/b.dat; echo gamma > $FORESTAY_OUTPUTS/d/c.dat; echo no > left.tmp"
+    )
+    claim = server.submit("sh", "-c", script, outputs=["*.txt", "d/**"])
+    pilot()
+    end = server.end_of(claim)
+    assert end["outcome"] == "ok", end["log_tail"]
+    place = outputs / "physics" / claim["job"] / f"1.1.{claim['claim'][:8]}"
+    content = (place / "manifest.json").read_bytes()
+    assert end["manifest"] == {
+        "path": str(place / "manifest.json"),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "files": 3,
+        "bytes": len("alpha\nbeta\ngamma\n"),
+    }
+    manifest = json.loads(content)
+    assert {key: manifest[key] for key in ("job", "generation", "attempt", "claim")} == {
+        key: claim[key] for key in ("job", "generation", "attempt", "claim")
+    }
+    assert [file["path"] for file in manifest["files"]] == ["a.txt", "d/b.dat", "d/c.dat"]
+    for file in manifest["files"]:
+        data = (place / file["path"]).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (file["bytes"], file["sha256"])
+    assert sorted(path.name for path in place.rglob("*") if path.is_file()) == [
+        "a.txt",
+        "b.dat",
+        "c.dat",
+        "manifest.json",
+    ]
+
+
+def test_a_missing_output_is_a_fault_and_commits_nothing(server: FakeServer, pilot: StartPilot, outputs: Path) -> None:
+    claim = server.submit("sh", "-c", "echo x > a.txt", outputs=["a.txt", "b.txt"])
+    pilot()
+    end = server.end_of(claim)
+    assert (end["outcome"], end["reason"], end["exit_code"], end["manifest"]) == ("fault", "output-missing", 0, None)
+    assert "b.txt" in end["log_tail"]
+    assert not list(outputs.rglob("*.json"))
+
+
+def test_a_failed_payload_commits_nothing(server: FakeServer, pilot: StartPilot, outputs: Path) -> None:
+    claim = server.submit("sh", "-c", "echo x > a.txt; exit 1", outputs=["a.txt"])
+    pilot()
+    assert server.end_of(claim)["reason"] == "exit"
+    assert not list(outputs.rglob("*"))
+
+
+@pytest.mark.parametrize("pattern", ["/etc/passwd", "../x", "a/../../x", "", 7])
+def test_patterns_stay_in_the_folder(pattern: object) -> None:
+    with pytest.raises(BadClaimError):
+        check_patterns([pattern])
+
+
+def test_links_out_of_the_folder_are_not_outputs(folder: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("key")
+    (folder / "file").symlink_to(secret / "key")
+    (folder / "dir").symlink_to(secret)
+    (folder / "inside").symlink_to(folder / "a.txt")
+    os.mkfifo(folder / "pipe")
+    for pattern in ("file", "dir", "dir/*", "dir/key", "pipe"):
+        with pytest.raises(OutputMissingError):
+            find_outputs(str(folder), [pattern])
+    assert find_outputs(str(folder), ["**"]) == {
+        "a.txt": str(folder / "a.txt"),
+        "inside": str(folder / "a.txt"),
+        "deep/er/b.txt": str(folder / "deep/er/b.txt"),
+    }
+
+
+def test_two_patterns_may_name_one_file(folder: Path) -> None:
+    assert list(find_outputs(str(folder), ["*.txt", "a.*"])) == ["a.txt"]
+
+
+def test_a_folder_with_signs_of_a_pattern_in_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "odd[1]*"
+    folder.mkdir()
+    (folder / "a").write_text("x")
+    assert list(find_outputs(str(folder), ["a"])) == ["a"]
+
+
+def test_an_attempts_path_is_never_used_twice(job: ClaimedJob, folder: Path, tmp_path: Path) -> None:
+    commit_outputs(job, str(folder), ["a.txt"], str(tmp_path))
+    before = (tmp_path / "physics/job1/1.2.01234567/manifest.json").read_bytes()
+    with pytest.raises(OutputFailedError):
+        commit_outputs(job, str(folder), ["deep/er/b.txt"], str(tmp_path))
+    assert (tmp_path / "physics/job1/1.2.01234567/manifest.json").read_bytes() == before
+
+
+def test_a_full_disk_leaves_nothing_half_done(
+    job: ClaimedJob, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+
+    def full(descriptor: int) -> None:
+        synced.append(descriptor)
+        if len(synced) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputFailedError, match="No space left"):
+        commit_outputs(job, str(folder), ["**"], str(tmp_path / "out"))
+    assert not list((tmp_path / "out").rglob("1.2.*"))
+
+
+def test_a_tenant_cannot_climb(folder: Path, tmp_path: Path) -> None:
+    job = read_claim({"job": "j", "generation": 1, "attempt": 1, "claim": "c1", "tenant": "../.."})
+    with pytest.raises(BadClaimError):
+        commit_outputs(job, str(folder), ["a.txt"], str(tmp_path / "out"))
+
+
+def test_an_output_called_manifest_is_refused(job: ClaimedJob, folder: Path, tmp_path: Path) -> None:
+    (folder / "manifest.json").write_text("{}")
+    with pytest.raises(OutputFailedError, match=r"manifest\.json"):
+        commit_outputs(job, str(folder), ["manifest.json"], str(tmp_path / "out"))
+
+
+@pytest.mark.finding("F-G2")
+def test_the_manifest_is_on_disk_before_it_gets_its_name(
+    job: ClaimedJob, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real calls, in their order: the whole manifest is synced, then renamed, then its folder is synced."""
+    calls: list[tuple[str, str, int]] = []
+    real_sync, real_rename = os.fsync, os.rename
+
+    def sync(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        real_sync(descriptor)
+        calls.append(("fsync", path, os.fstat(descriptor).st_size))
+
+    def rename(before: str, after: str) -> None:
+        real_rename(before, after)
+        calls.append(("rename", after, os.stat(after).st_size))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "rename", rename)
+    manifest = commit_outputs(job, str(folder), ["a.txt"], str(tmp_path / "outputs"))
+    size = os.stat(manifest.path).st_size
+    named = calls.index(("rename", manifest.path, size))
+    assert ("fsync", manifest.path + ".tmp", size) in calls[:named]
+    assert (os.path.dirname(manifest.path)) in [path for call, path, _ in calls[named:] if call == "fsync"]

@@ -1,0 +1,98 @@
+"""Recorded jobs with their incidents and decisions, as the fault handler leaves them, for replays and proposals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.contract.examples import job
+
+from forestay.domain.exceptions.causes.cause import Cause, Finding, Retry
+from forestay.domain.exceptions.evidence.evidence import Evidence, Stage
+from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, standing_of
+from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Token, Transition
+from forestay.domain.jobs.lifecycle import Event
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import RetryPolicy
+from forestay.ports.exceptions.incident_store import IncidentStore
+from forestay.ports.jobs.job_store import Change, JobStore, Written
+from forestay.services.exceptions.detect.fault_incident import fault_incident
+
+BEGAN = 1_700_000_000_000
+HOUR = 3_600_000
+HOUSE = "house policy"
+
+
+@dataclass
+class Story:
+    """One job: its bad attempts, and how it ended. A fault is its cause, or a record with `cause`, `host`, `memory`, `seconds`, `by` (a person)."""
+
+    name: str
+    faults: Sequence[Any]
+    end: State = State.COMPLETED
+    decisions: Sequence[str] = ()
+    """Of the house, one a fault; the last one stands for those that are missing."""
+    host: str = "n9"
+    """Of the attempt that ended well."""
+    memory: int | None = None
+    """With which it ended well; nothing: as before."""
+    at: int = BEGAN
+    tenant: str = "lab"
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def made(self) -> tuple[JobDocument, list[tuple[Incident, Decision]]]:
+        """The job as it stands in the end, and its incidents with their decisions."""
+        document = job(self.name, tenant=self.tenant, retry=RetryPolicy(max_attempts=9), **self.fields)
+        lines: list[Transition] = []
+        told: list[tuple[Incident, Decision]] = []
+        memory = 1 << 30
+        for number, given in enumerate(self.faults, 1):
+            fault = given if isinstance(given, dict) else {"cause": given}
+            memory = fault.get("memory", memory)
+            at = self.at + number * HOUR
+            last = Ending(
+                Token(0, number), f"claim-{self.name}-{number}", Outcome.FAULT, exit_code=1,
+                wall=fault.get("seconds", 600.0), host=fault.get("host", "n1"),
+            )  # fmt: skip
+            document = document.having(
+                state=State.FAULTED,
+                attempt=number,
+                faults=number,
+                last=last,
+                resources=Resources(cpus=2, memory=memory),
+            )
+            evidence = Evidence(
+                exit_code=fault.get("exit_code", 1), wall_time=last.wall, node=last.host, stage=Stage.EXECUTING,
+                log_tail=fault.get("log", ("it failed",)),
+            )  # fmt: skip
+            finding = Finding(Cause(fault["cause"]), 0.9, Retry.SAME, pattern=fault.get("pattern", ""))
+            incident = fault_incident(document, evidence, finding, at)
+            said = self.decisions[min(number, len(self.decisions)) - 1] if self.decisions else "retry"
+            detail = {"words": said, "wait": 0, "charged": True}
+            told.append((incident, Decision(incident.id, 1, self.tenant, at, said, HOUSE, detail=detail)))
+            if fault.get("by"):
+                lines.append(
+                    Transition(number, at, fault.get("event", Event.RETRY).value, "available", number, fault["by"], "")
+                )
+        if self.end is State.COMPLETED:
+            number = len(self.faults) + 1
+            won = Ending(
+                Token(0, number), f"claim-{self.name}-{number}", Outcome.OK, exit_code=0, wall=900.0, host=self.host
+            )
+            needs = replace(document.resources, memory=self.memory or memory)
+            document = document.having(attempt=number, winner=won, last=won, resources=needs)
+        return document.having(state=self.end, history=tuple(lines)), told
+
+
+async def record(jobs: JobStore, incidents: IncidentStore, *stories: Story) -> dict[str, list[str]]:
+    """Store them; the ids of the incidents by job."""
+    made = [one.made() for one in stories]
+    results = await jobs.write([Change(document, None) for document, _ in made])
+    assert all(isinstance(result, Written) for result in results)
+    told = [one for _, some in made for one in some]
+    standings = [(one, replace(standing_of(one), state=IncidentState.COMPLETE, due=None, n=1)) for one, _ in told]
+    await incidents.add_incidents(standings)
+    await incidents.add_decisions([decision for _, decision in told])
+    await jobs.refresh()
+    return {document.id: [incident.id for incident, _ in some] for document, some in made}
