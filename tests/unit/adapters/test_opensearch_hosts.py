@@ -43,7 +43,7 @@ async def test_a_write_on_a_kept_connection_is_not_repeated_either() -> None:
 
 
 async def test_a_write_that_timed_out_is_not_repeated() -> None:
-    async with BadHost() as one, BadHost() as two, asking(one.url, two.url, patience=0.2) as hosts:
+    async with BadHost() as one, BadHost() as two, asking(one.url, two.url, patience=1.5) as hosts:
         one.silent = two.silent = True
         with pytest.raises(Transient):
             await hosts.write("/jobs/_bulk", LINES, {})
@@ -151,3 +151,13 @@ def test_a_host_must_be_written_well(url: str) -> None:
 def test_a_password_shows_nowhere() -> None:
     hosts = Hosts(["https://reader:s3cret@search.example:9200"], timeout=1)
     assert "s3cret" not in repr(hosts._hosts[0].connection)
+
+
+async def test_the_set_up_waits_longer_than_a_job_does() -> None:
+    async with BadHost() as one, asking(one.url, patience=0.2) as hosts:
+        one.silent = True
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.8):
+                await hosts.read("/jobs-000001", {}, method="PUT", params={}, checking_setup=True)
+        with pytest.raises(Transient):
+            await hosts.read("/jobs/_search", {}, params={})

@@ -26,6 +26,8 @@ from forestay.ports.errors import Permanent, Transient
 _FIRST_REST = 0.5
 _LONGEST_REST = 15.0
 _PROBE_TIMEOUT = 2.0
+_SETUP_TIMEOUT = 30.0
+"""Seconds for requests of the set-up. A cluster makes indexes one after the other, and many servers may start at once."""
 _CONNECTIONS = 64
 _REPEATS_A_CALL = 0.1
 """Of all calls so many may be repeats: a store that refuses every second one must not be asked half as often again."""
@@ -106,11 +108,12 @@ class Hosts:
     ) -> Any:
         """Ask, and ask another host if one does not answer. What is asked for must be harmless to repeat."""
         data = None if body is None else orjson.dumps(body)
+        seconds = max(self.timeout, _SETUP_TIMEOUT) if checking_setup else self.timeout
         tries = max(2, len(self._hosts))
         for left in reversed(range(tries)):
             host = self._choose()
             try:
-                return await self._ask(host, method, path, data, params, None)
+                return await self._ask(host, method, path, data, params, None, seconds)
             except OpenSearchException as error:
                 worth = host_failed(error) and left and not (isinstance(error, ConnectionTimeout) and self._alone)
                 if not worth or not self._may_repeat():
@@ -120,7 +123,7 @@ class Hosts:
     async def write(self, path: str, lines: Any, params: Mapping[str, str]) -> Any:
         """Send the lines of a bulk request to one host, once."""
         try:
-            return await self._ask(self._choose(), "POST", path, lines, params, _LINES)
+            return await self._ask(self._choose(), "POST", path, lines, params, _LINES, self.timeout)
         except OpenSearchException as error:
             raise meaning(error, path) from error
 
@@ -159,10 +162,13 @@ class Hosts:
         data: Any,
         params: Mapping[str, str],
         headers: Mapping[str, str] | None,
+        seconds: float,
     ) -> Any:
         self._repeats = min(_MOST_REPEATS, self._repeats + _REPEATS_A_CALL)
         try:
-            _, _, text = await host.connection.perform_request(method, path, params, data, headers=headers)
+            _, _, text = await host.connection.perform_request(
+                method, path, params, data, timeout=seconds, headers=headers
+            )
         except OpenSearchException as error:
             if host_failed(error):
                 host.failed(asyncio.get_running_loop().time())
