@@ -2,8 +2,8 @@
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
-# How many test processes run side by side; the tests mostly wait.
-beside := "4"
+# How many test processes run side by side; the tests mostly wait, but a slow machine has no time left meanwhile.
+beside := env("FORESTAY_BESIDE", "4")
 
 # List the tasks.
 default:

@@ -7,6 +7,7 @@ It is never tightened: a fast machine proves nothing about the limit.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 
@@ -25,9 +26,14 @@ def clock_limit(seconds: float) -> float:
     return seconds * max(1.0, max(_measured(time.monotonic)) / REFERENCE)
 
 
-def _measured(clock: Callable[[], float]) -> list[float]:
+def typical() -> float:
+    """How many times slower than the reference this process runs, over about a second."""
+    return statistics.mean(_measured(time.monotonic, rounds=80)) / REFERENCE
+
+
+def _measured(clock: Callable[[], float], rounds: int = ROUNDS) -> list[float]:
     took = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         began = clock()
         _loop()
         took.append(clock() - began)

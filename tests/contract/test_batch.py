@@ -17,7 +17,7 @@ from forestay.ports.errors import Transient
 from forestay.ports.sites.batch import BatchSystem
 
 pytestmark = pytest.mark.live
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 @pytest.fixture(params=sorted(ROOMS))

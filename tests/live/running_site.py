@@ -25,7 +25,7 @@ PATIENCE = 12.0
 """Seconds of silence after which a pilot with this lease is given up: the lease and ten seconds."""
 
 
-async def until(condition: Callable[[], Awaitable[Any]], what: str, patience: float = 60.0) -> Any:
+async def until(condition: Callable[[], Awaitable[Any]], what: str, patience: float = 180.0) -> Any:
     """Wait for a condition to hold and give its value; fail loudly when it never does."""
     give_up = time.monotonic() + patience
     while not (value := await condition()):
@@ -141,7 +141,7 @@ async def story(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
     return told
 
 
-async def until_state(client: httpx.AsyncClient, job: str, state: str, patience: float = 60.0) -> dict[str, Any]:
+async def until_state(client: httpx.AsyncClient, job: str, state: str, patience: float = 180.0) -> dict[str, Any]:
     async def there() -> dict[str, Any] | None:
         document = await read(client, job)
         return document if document["state"] == state else None

@@ -98,7 +98,7 @@ async def test_a_pilot_shows_its_certificate_and_runs_a_job(
             async def completed() -> bool:
                 return bool((await read(ada, job))["state"] == "completed")
 
-            await until(completed, "the job's end", patience=60)
+            await until(completed, "the job's end")
     finally:
         pilot.terminate()
         await pilot.wait()

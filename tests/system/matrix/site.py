@@ -29,7 +29,7 @@ from tests.unit.pilot.storage_server import Storage, serving
 from forestay.adapters.private_file import write_private
 from forestay.client import ForestayClient
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 ELEMENT_SITE = "by-the-element"
 OBEYS = "-dac_override,-dac_read_search"
 """Without these rights root is refused what the modes of files refuse."""

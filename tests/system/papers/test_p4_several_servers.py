@@ -58,9 +58,9 @@ async def test_no_server_is_needed_more_than_another(own_domain: Domain, tenant:
         async def begun() -> bool:
             return lines.exists() and len(lines.read_text().split()) >= 10
 
-        await until(begun, "the work to begin", patience=60)
+        await until(begun, "the work to begin")
         first.kill()
-        await until(lambda: _done(client, many), "every job", patience=120)
+        await until(lambda: _done(client, many), "every job")
         runs = Counter(int(number) for number in lines.read_text().split())
         assert set(runs) == set(range(many)), "nothing is lost"
         for place, job in enumerate(jobs):
@@ -84,10 +84,10 @@ async def test_a_killed_pilots_job_runs_again_within_seconds(own_domain: Domain,
         async def state(wanted: str) -> bool:
             return bool((await read(client, job))["state"] == wanted)
 
-        await until(lambda: state("running"), "the job to run", patience=60)
+        await until(lambda: state("running"), "the job to run")
         victim.kill()
         since = time.monotonic()
-        await until(lambda: state("available"), "the job to be free again", patience=30)
+        await until(lambda: state("available"), "the job to be free again")
         # A server that was itself held up doubts for ten seconds what it sees.
         assert time.monotonic() - since < clock_limit(20), "seconds, not minutes"
         line = (await story(client, job))[-1]
@@ -115,13 +115,13 @@ async def test_work_goes_on_within_seconds_of_a_servers_crash(own_domain: Domain
             return begun.exists()
 
         # It is running for the servers before the pilot has heard so, and a claim that goes down with its server is another matter.
-        await until(runs, "the long job to run", patience=60)
+        await until(runs, "the long job to run")
         first.kill()
         since = time.monotonic()
         short = await submit_one(client)
-        await until(lambda: state(short, "completed"), "the next job", patience=60)
+        await until(lambda: state(short, "completed"), "the next job")
         assert time.monotonic() - since < clock_limit(20), "seconds, not minutes"
-        await until(lambda: state(long, "completed"), "the long job to end", patience=60)
+        await until(lambda: state(long, "completed"), "the long job to end")
         assert (await read(client, long))["attempt"] == 1, "it was not begun again"
 
 

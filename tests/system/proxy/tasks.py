@@ -8,7 +8,7 @@ from typing import Any
 
 import tes
 
-PATIENCE = 60
+PATIENCE = 180
 
 
 def shell(name: str, script: str, **more: Any) -> tes.Task:

@@ -77,7 +77,7 @@ async def test_a_fault_of_the_server_is_mended_unseen(proxy: Proxy, road: Road, 
         seen.add(shown.state)
         return bool(shown.state not in ("QUEUED", "INITIALIZING", "RUNNING"))
 
-    await until(ended, "the end", patience=60)
+    await until(ended, "the end")
     shown = await wait(client, task)
     assert shown["state"] == "COMPLETE"
     assert seen <= {"QUEUED", "INITIALIZING", "RUNNING", "COMPLETE"}, "the client saw something of it"
@@ -162,7 +162,7 @@ async def test_a_callback_is_registered_again_for_the_task_that_is_sent_again(pr
         async def told() -> bool:
             return bool(listener.seen)
 
-        await until(told, "the callback", patience=60)
+        await until(told, "the callback")
     assert [(one.body["job"], one.body["state"]) for one in listener.seen] == [(job, "completed")]
     first, second = road.tasks("told")
     told_of = await conversation(proxy, job)

@@ -43,7 +43,7 @@ def words_left(folder: Path) -> dict[str, list[str]]:
 
 def ended(job: str) -> str:
     """The state that Slurm itself tells once the job has ended."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         found = call(None, "sacct", "-X", "-n", "-P", "-j", job, "-o", "State").stdout.strip()
         if found and found not in ("PENDING", "RUNNING", "COMPLETING", "REQUEUED"):
@@ -291,7 +291,7 @@ def test_arrays_and_heterogeneous_jobs_are_shown_as_slurm_shows_them(folder: Pat
 
 def ended_elements(job: str) -> list[str]:
     """The states of all parts of a job, once all have ended."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         states = call(None, "squeue", "-h", "-t", "all", "--array", "-j", job, "-o", "%T").stdout.split()
         accounted = call(None, "sacct", "-X", "-n", "-j", job, "-o", "State").stdout.split()

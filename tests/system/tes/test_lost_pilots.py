@@ -36,14 +36,14 @@ async def test_the_outputs_of_a_killed_attempt_are_never_seen(site: Site, tmp_pa
     await until(lambda: has_begun(1), "the first attempt")
     first.kill()
     site.running.pilot(tenant, site.server)
-    await until(lambda: has_begun(2), "the second attempt", patience=60)
+    await until(lambda: has_begun(2), "the second attempt")
     assert not out.exists()
     await asyncio.to_thread(gate.touch)
 
     async def over() -> bool:
         return await state() == "COMPLETE"
 
-    await until(over, "the end", patience=60)
+    await until(over, "the end")
     assert states <= {"QUEUED", "INITIALIZING", "RUNNING", "COMPLETE"}
     assert [(out / one).read_text() for one in "ab"] == ["2\n", "2\n"]
     (log,) = (await client.get(f"{BASE}/tasks/{name}", params={"view": "FULL"})).json()["logs"]

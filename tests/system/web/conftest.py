@@ -17,7 +17,7 @@ from forestay.apps.server.pages import page_routes
 
 LogIn = Callable[..., Awaitable[Person]]
 # A machine that is busy is no reason to fail: the one place where it is said how long a page may take, in milliseconds.
-PATIENCE = 60_000
+PATIENCE = 120_000
 expect.set_options(timeout=PATIENCE)
 FAILED = pytest.StashKey[bool]()
 

@@ -237,7 +237,7 @@ async def test_how_a_run_ended_is_known_after_the_engine_forgot_it(wes: WesSite)
         return answer.status_code == 404
 
     # The engine deletes by a task of its own, in its own time.
-    await until(forgotten, "the engine to forget the case", patience=120)
+    await until(forgotten, "the engine to forget the case")
     assert await wes.state(run) == "COMPLETE"
     whole = await wes.get(f"/runs/{run}")
     assert whole["run_log"]["end_time"]

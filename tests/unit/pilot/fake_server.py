@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 ENROL_TOKEN = "enrol-token-that-no-payload-may-see"
-PATIENCE = 15.0
+PATIENCE = 60.0
 
 
 def until(condition: Callable[[], Any], what: str = "the condition", patience: float = PATIENCE) -> Any:

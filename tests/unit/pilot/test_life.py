@@ -33,7 +33,7 @@ def test_a_killed_pilot_takes_its_payload_with_it(
     pids = [written_pid(tmp_path / name) for name in ("leader", "child", "far")]
     assert all(alive(pid) for pid in pids)
     process.kill()
-    until(lambda: not any(alive(pid) for pid in pids), "the death of all", patience=5)
+    until(lambda: not any(alive(pid) for pid in pids), "the death of all")
 
 
 def test_a_killed_guard_ends_its_payloads_and_the_pilot_goes_on(

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-PATIENCE = 30.0
+PATIENCE = 180.0
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class Processes:
             except httpx.HTTPError:
                 return False
 
-        await until(answers, "a server that answers", patience=60)
+        await until(answers, "a server that answers")
         return one
 
     async def servers(self, many: int) -> list[Started]:

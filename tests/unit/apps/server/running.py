@@ -24,7 +24,7 @@ from forestay.apps.operations.tokens import make_token
 from forestay.apps.server.app import HttpServer, make_app, server_config
 from forestay.apps.signals_left import SignalsLeft
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 async def until(condition: Callable[[], Awaitable[Any]], what: str, patience: float = PATIENCE) -> Any:

@@ -10,7 +10,7 @@ from tests.unit.client.executor import functions
 from forestay.client import Executor, ForestayClient, JobFailed
 from forestay.client.executor import bundle
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.unit.client.executor.conftest import SLOTS, Site
 from forestay.adapters.private_file import write_private
 from forestay.client import Executor, ForestayClient, JobFailed, NotCallable, NotFound, RemoteError
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 def until(condition: Callable[[], object], what: str) -> None:

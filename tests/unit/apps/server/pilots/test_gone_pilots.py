@@ -24,7 +24,7 @@ async def test_a_pilot_that_went_away_while_it_waited_gets_nothing(server: Runni
     asking.cancel()
     with suppress(asyncio.CancelledError):
         await asking
-    await until(lambda: _nobody_waiting(server), "the server to notice", patience=5)
+    await until(lambda: _nobody_waiting(server), "the server to notice")
     ada = server.person("submitter", tenant=tenant)
     job = await submit_one(ada)
     alive = await ScriptedPilot.register(server, tenant)

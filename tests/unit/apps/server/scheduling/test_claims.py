@@ -340,7 +340,7 @@ async def test_clients_that_vanish_at_any_moment_leave_no_job_behind(server: Run
             await keeper.orphans.scan()
             return len(done) == len(jobs)
 
-        await until(all_done, "every job", patience=60)
+        await until(all_done, "every job")
 
 
 async def test_a_stopping_server_sends_waiting_pilots_away_at_once(domain: Domain, tenant: str) -> None:
