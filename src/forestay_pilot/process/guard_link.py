@@ -20,7 +20,7 @@ from typing import Any, Callable
 
 from forestay_pilot.clock import steady
 from forestay_pilot.process.payload import Outcome, Payload
-from forestay_pilot.process.process_tree import children_of, claim_of, is_changing
+from forestay_pilot.process.process_tree import children_of, claim_of, is_settled
 
 log = logging.getLogger("forestay_pilot")
 
@@ -224,6 +224,7 @@ class GuardLink:
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
-            if not orphans and not any(map(is_changing, children)):
+            # One that ended since the list was read handed its own children over after that: look once more.
+            if not orphans and all(map(is_settled, children)):
                 return
             time.sleep(0.01)

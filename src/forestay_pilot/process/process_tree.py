@@ -49,13 +49,10 @@ def claim_of(pid: int) -> str:
     return ""
 
 
-def is_changing(pid: int) -> bool:
-    """Whether a living process is just becoming another program: for that moment it has no environment to be told by."""
+def is_settled(pid: int) -> bool:
+    """Whether a process can be told by its environment. One that ends, or becomes another program, cannot; and what ends hands over its children."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as source:
-            if source.read(1):
-                return False
-        with open(f"/proc/{pid}/stat", "rb") as source:
-            return source.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except (OSError, IndexError):
+            return bool(source.read(1))
+    except OSError:
         return False
