@@ -68,7 +68,10 @@ def test_what_a_dying_child_hands_over_after_the_look_is_ended_too(monkeypatch: 
     gone.wait()
     orphan = subprocess.Popen(["sleep", "60"], env={"FORESTAY_CLAIM": "claim-1"})
     looks = iter([[gone.pid]])
-    handed_over = lambda: [orphan.pid] if orphan.poll() is None else []  # noqa: E731
-    monkeypatch.setattr(guard_link, "children_of", lambda _pid: next(looks, None) or handed_over())
+
+    def children(_pid: int) -> list[int]:
+        return next(looks, None) or ([orphan.pid] if orphan.poll() is None else [])
+
+    monkeypatch.setattr(guard_link, "children_of", children)
     GuardLink._end_orphans()
     assert orphan.poll() is not None
