@@ -146,7 +146,9 @@ async def test_slurm_says_what_a_job_is_and_whose(steering: SlurmSteering, tmp_p
 
 
 def test_what_the_queue_forgot_the_accounting_identifies() -> None:
-    text = "12_0|14|1000\n12_3|12|1000\n20+0|20|1001\n20+1|21|1001\n30|30|1002\n31|31|\n"
+    text = (
+        "12_0|14|1000|a\n12_3|12|1000|a\n20+0|20|1001|b\n20+1|21|1001|b\n30|30|1002|c|d\n31|31||e\n32|32|0|allocation\n"
+    )
     assert read_accounted_identities(text) == {
         **dict.fromkeys(("14", "12"), JobIdentity(JobKind.ARRAY, 1000)),
         **dict.fromkeys(("20", "21"), JobIdentity(JobKind.HETEROGENEOUS, 1001)),

@@ -31,6 +31,9 @@ NEVER = (
 )
 """Refusals that stay."""
 IDENTITY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,HetJobID:|,UserID:"
+ACCOUNTED_FIELDS = "JobID,JobIDRaw,UID,JobName"
+UNNAMED = "allocation"
+"""What slurmdbd calls a job of whose end it heard before its start: until it has caught up, the rest of its record is made up too."""
 _FIELD = re.compile(r"(?:^| )([A-Za-z][A-Za-z_/:]*)=")
 _AMOUNT = re.compile(r"^([0-9.]+)([KMGTP]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
@@ -55,7 +58,7 @@ class SlurmSteering:
             forgotten = [job for job in some if job not in found]
             if forgotten:
                 ids = f"--jobs={','.join(forgotten)}"
-                ran = await self._run("sacct", "--noheader", "--parsable2", "-X", "--format=JobID,JobIDRaw,UID", ids)
+                ran = await self._run("sacct", "--noheader", "--parsable2", "-X", f"--format={ACCOUNTED_FIELDS}", ids)
                 found |= read_accounted_identities(ran.out) if ran.code == 0 else {}
         return found
 
@@ -179,8 +182,10 @@ def read_accounted_identities(text: str) -> dict[BatchId, JobIdentity]:
     """From the accounting's lines, where an element of an array is called ``12_3`` and a part of a heterogeneous job ``12+1``."""
     found: dict[BatchId, JobIdentity] = {}
     for line in text.splitlines():
-        name, _, rest = line.partition("|")
-        job, _, user = rest.partition("|")
+        parts = line.split("|", 3)
+        if len(parts) != 4 or parts[3] == UNNAMED:
+            continue
+        name, job, user, _ = parts
         owner = int(user) if user.isdigit() else None
         if "_" in name:
             found |= dict.fromkeys((job, name.partition("_")[0]), JobIdentity(JobKind.ARRAY, owner))

@@ -39,7 +39,13 @@ async def until(condition: Callable[[], Awaitable[Any]], what: str, patience: fl
 
 
 class _QuietServer(SignalsLeft, HttpServer):
-    """The real server, but the signals stay the test run's own."""
+    """The real server, but the signals stay the test run's own, and a start that fails ends one test only."""
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().serve(sockets)
+        except SystemExit as error:  # would end the event loop that all tests of this process share
+            raise RuntimeError("the server did not start") from error
 
 
 @dataclass(eq=False)
