@@ -24,15 +24,15 @@ HEAD = """# Settings
 
 <!-- Written by scripts/settings_reference.py from the settings themselves. -->
 
-Servers, keepers, workers and `forestay dev` read their settings from the environment (`FORESTAY_` and the name in capitals), before a TOML file named by
-`FORESTAY_CONFIG`, before the defaults; flags of a command come before all. Lists are written with commas in the environment, tables as JSON. A wrong setting ends the
-process at its start, with its name and what is wrong. Secrets are never settings: a setting names the file or the variable that has them.
+Servers, reconcilers, orchestrators and `forestay dev` read their settings from command-line options, the environment (`FORESTAY_` and the name in capitals), a TOML file named by
+`FORESTAY_CONFIG`, and the defaults, in this order of precedence. In the environment, lists are separated by commas and tables are JSON. A process with an invalid setting exits at its
+start and names the setting and the error. Secrets are never settings: a setting names the file or the variable that contains them.
 
 ## Settings of the processes
 """
 SITE = """## Settings of a site agent
 
-One TOML file, named by `forestay site --config FILE`. Sizes may be written as `4 GiB`, times as `90 min`. [Send pilots to a Slurm cluster](../how-to/site-agent.md) shows a whole one.
+One TOML file, named by `forestay site --config FILE`. Sizes may be written as `4 GiB`, times as `90 min`. [Start pilots on a Slurm cluster](../how-to/site-agent.md) has a complete example.
 """
 
 
@@ -77,7 +77,7 @@ def table(model: type[BaseModel]) -> str:
     lines = ["| setting | default | meaning |", "| --- | --- | --- |"]
     for name, field in model.model_fields.items():
         if field.is_required():
-            default = "needed"
+            default = "required"
         elif field.default is PydanticUndefined:
             default = ""  # made when the process starts
         else:

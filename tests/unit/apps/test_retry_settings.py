@@ -50,7 +50,7 @@ def test_levels_waits_and_limits_are_configuration(tmp_path: Path) -> None:
         ("ladders", {"short": {"levels": []}}, "ladders.short.levels"),
         ("ladders", {"short": {"levels": [{"wait": "soon"}]}}, "ladders.short.levels.0.wait"),
         ("ladders", {"short": {"levels": [{"wait": 1, "tries": 0}], "then": "pray"}}, "ladders.short.then"),
-        ("ladders", {"no name": {"levels": [{}]}}, "is no name of a ladder"),
+        ("ladders", {"no name": {"levels": [{}]}}, "is not a valid name of a retry policy"),
         ("budgets", {"causes": {"weather": 1}}, "budgets.causes.weather"),
         (
             "unanswered",
@@ -61,8 +61,8 @@ def test_levels_waits_and_limits_are_configuration(tmp_path: Path) -> None:
     ],
 )
 def test_everything_that_is_wrong_is_told(name: str, value: object, said: str) -> None:
-    with pytest.raises(Permanent, match="the settings are wrong") as refused:
+    with pytest.raises(Permanent, match="invalid settings") as refused:
         load({f"FORESTAY_{name.upper()}": json.dumps(value)})
     assert said in str(refused.value)
-    with pytest.raises(Permanent, match="is no JSON"):
+    with pytest.raises(Permanent, match="is not valid JSON"):
         load({f"FORESTAY_{name.upper()}": "{"})

@@ -1,4 +1,4 @@
-"""Downstream task servers as an operator writes them: tables of the settings file."""
+"""Downstream task servers: tables of the settings file."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ _Reference = Annotated[str, Field(max_length=1000, pattern=r"^(env:[A-Za-z_][A-Z
 
 
 class DownstreamTable(BaseModel):
-    """A GA4GH TES server that tasks are sent on to."""
+    """A GA4GH TES server to which tasks are forwarded."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: _Name
     url: Annotated[str, Field(max_length=500, pattern=r"^https?://[^@?#]+$")]
-    """Its address; `/ga4gh/tes/v1` is put behind one without a path."""
+    """Its address; `/ga4gh/tes/v1` is appended to one without a path."""
     token: _Reference | None = None
     """Where the token for it is: `env:NAME` or `file:PATH`."""
     tenants: Annotated[tuple[str, ...], Field(min_length=1)] = ("default",)
-    """Whose jobs may be sent there."""
+    """The tenants whose jobs may be forwarded to it."""
     default: bool = False
-    """Whether tasks that do not say where they are to go are sent there; to any of those that say so."""
+    """Whether tasks that name no downstream are forwarded to it."""
     most: Annotated[int, Field(ge=1, le=5000)] = 500
-    """Tasks under way there at once."""
+    """Maximum number of active tasks there."""
     patience: Annotated[float, Field(gt=0)] = 300.0
-    """Seconds that it may be silent before its tasks are given up."""
+    """Seconds for which it may be silent before its tasks are given up."""
     callbacks: bool = False
-    """Whether it is a Forestay that may call this one back, so that ends are heard of at once."""
+    """Whether it is a Forestay server that may call this one back, so that completions are reported at once."""
     image: Annotated[str, Field(max_length=500)] = "docker.io/library/alpine:3"
     """The image for jobs that name no container."""
 
     @model_validator(mode="after")
     def _named(self) -> Self:
         if self.name == ANY_DOWNSTREAM:
-            raise ValueError(f"{ANY_DOWNSTREAM} stands for all of them, and is no name")
+            raise ValueError(f"{ANY_DOWNSTREAM} means all of them and cannot be a name")
         return self
 
 
@@ -48,7 +48,7 @@ def check_downstreams(tables: Sequence[DownstreamTable]) -> None:
     """`ValueError` if two have one name."""
     names = [one.name for one in tables]
     if double := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"two downstreams are called {', '.join(double)}")
+        raise ValueError(f"several downstreams have the name {', '.join(double)}")
 
 
 def downstream_for(tables: Sequence[DownstreamTable], tenant: str, wanted: str) -> str | None:

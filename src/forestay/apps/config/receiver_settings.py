@@ -1,4 +1,4 @@
-"""Receivers of notices as an operator writes them: tables of the settings file."""
+"""Notification channels: tables of the settings file."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ _Seconds = BeforeValidator(lambda value: duration_of(value) if isinstance(value,
 
 
 class ReceiverTable(BaseModel):
-    """Somebody who is told of alerts and of what waits for a person."""
+    """A channel for notifications about alerts and failures that need attention."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: _Name
     kind: Literal["mail", "webhook", "apprise"]
     url: Annotated[str, Field(max_length=500, pattern=r"^(https?|smtp|smtps|starttls)://[^@?#\s]+$")] = ""
-    """Of a webhook: its address. Of mail: the server, as `smtp://HOST:25`, `starttls://HOST:587` or `smtps://HOST:465`."""
+    """For a webhook: its address. For mail: the server, as `smtp://HOST:25`, `starttls://HOST:587` or `smtps://HOST:465`."""
     secret: _Reference | None = None
-    """Where the secret is, `env:NAME` or `file:PATH`: a webhook's bearer token, the password of mail, Apprise's addresses, one a line."""
+    """Where the secret is, `env:NAME` or `file:PATH`: a webhook's bearer token, the mail password, Apprise's addresses, one per line."""
     user: Annotated[str, Field(max_length=254)] = ""
-    """Of mail: who logs in."""
+    """For mail: the user who logs in."""
     sender: _Address | None = None
-    """Of mail: from whom it is."""
+    """For mail: the sender's address."""
     to: Annotated[tuple[_Address, ...], Field(max_length=50)] = ()
-    """Of mail: to whom it goes."""
+    """For mail: the recipients."""
     tenants: Annotated[tuple[str, ...], Field(min_length=1)] = ("default",)
-    """Of whose jobs they hear."""
+    """The tenants whose notifications it gets."""
     owners: tuple[str, ...] = ()
-    """Only of these owners' jobs; none: of everyone's."""
+    """Only for these owners' jobs; empty: for everyone's."""
     what: Annotated[tuple[NoticeKind, ...], Field(min_length=1)] = FOR_PEOPLE
-    """`waits`: incidents that wait for a person; `alert`: alerts; `audit`: every hour where the audit log ends."""
+    """`waits`: incidents that need attention; `alert`: alerts; `audit`: the end of the audit log, every hour."""
     window: Annotated[int, _Seconds, Field(ge=1, le=7 * 86_400)] = 900
-    """Seconds, or a text such as `15 min`: after the first notice of a topic the others are gathered for so long."""
+    """Seconds, or a text such as `15 min`: after the first notification of a topic, further ones are collected for this long."""
     most: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Letters in a window, whatever happens."""
+    """Maximum number of notifications in a window."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         web = self.url.startswith("http")
         if self.kind == "webhook" and not web:
-            raise ValueError("a webhook needs a url that begins with http")
+            raise ValueError("a webhook needs a url that starts with http:// or https://")
         if self.kind == "mail" and not (self.url and not web and self.sender and self.to):
             raise ValueError("mail needs url (smtp://HOST:PORT), sender and to")
         if self.kind == "mail" and bool(self.user) != bool(self.secret):
-            raise ValueError("mail needs both user and secret, or none of them")
+            raise ValueError("mail needs both user and secret, or neither")
         if self.kind == "mail" and self.secret and self.url.startswith("smtp:"):
-            raise ValueError("a password is sent over TLS only: use starttls:// or smtps://")
+            raise ValueError("a password requires TLS: use starttls:// or smtps://")
         if self.kind == "apprise" and (not self.secret or self.url):
-            raise ValueError("Apprise's addresses are secrets: name the file or variable by secret, and give no url")
+            raise ValueError("Apprise's addresses are secrets: set secret to the file or variable, and no url")
         return self
 
     @property
@@ -80,4 +80,4 @@ def check_receivers(tables: Sequence[ReceiverTable]) -> None:
     """`ValueError` if two have one name."""
     names = [one.name for one in tables]
     if double := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"two receivers are called {', '.join(double)}")
+        raise ValueError(f"several notification channels have the name {', '.join(double)}")

@@ -1,4 +1,4 @@
-"""Ladders, budgets and ways as an operator writes them: tables of the settings file."""
+"""Retry policies, budgets and answers by cause: tables of the settings file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Table(BaseModel):
 
 
 class LevelTable(_Table):
-    """So many tries, each after so long."""
+    """The number of tries on one level, each after a wait."""
 
     wait: Annotated[int, BeforeValidator(_seconds), Field(ge=0, le=MAX_WAIT)] = 0
     """Seconds, or a text such as `10 min`."""
@@ -42,19 +42,19 @@ class LevelTable(_Table):
 
 
 class LadderTable(_Table):
-    """The levels, and what comes after the last: `rollback`, `hold` or `fail`."""
+    """The levels, and what follows the last: `rollback`, `hold` or `fail`."""
 
     levels: Annotated[tuple[LevelTable, ...], Field(min_length=1, max_length=MAX_LEVELS)]
     then: Then = Then.ROLLBACK
 
 
 class BudgetsTable(_Table):
-    """How many tries a job may have by ladders."""
+    """Maximum number of retries of a job by retry policies."""
 
     user: Annotated[int, Field(ge=0, le=MAX_TRIES * MAX_LEVELS)] = 10
     """For all causes together that are the user's."""
     infrastructure: Annotated[int, Field(ge=0, le=MAX_TRIES * MAX_LEVELS)] = 50
-    """For all the others together."""
+    """For all other causes together."""
     causes: dict[Cause, Annotated[int, Field(ge=0, le=MAX_TRIES * MAX_LEVELS)]] = Field(default_factory=dict)
     """For single causes."""
 
@@ -67,7 +67,7 @@ def ladders_of(tables: Mapping[str, LadderTable]) -> Mapping[str, Ladder]:
     """Every ladder by its name; the house's is always there. `ValueError` for what is no name."""
     wrong = [name for name in tables if not NAME.fullmatch(name)]
     if wrong or len(tables) > MAX_LADDERS:
-        raise ValueError(f"{wrong[0]!r} is no name of a ladder" if wrong else f"at most {MAX_LADDERS} are possible")
+        raise ValueError(f"{wrong[0]!r} is not a valid name of a retry policy" if wrong else f"at most {MAX_LADDERS} retry policies are allowed")
     found = {
         name: Ladder(name, tuple(Level(one.wait, one.tries) for one in table.levels), table.then)
         for name, table in tables.items()
@@ -76,7 +76,7 @@ def ladders_of(tables: Mapping[str, LadderTable]) -> Mapping[str, Ladder]:
 
 
 def dispatcher_of(ways: Mapping[str, str], ladders: Mapping[str, Ladder]) -> Dispatcher:
-    """What is done without a rule, by cause. `ValueError` says everything that is wrong."""
+    """What is done without a rule, by cause. `ValueError` lists everything that is invalid."""
     read: dict[str, Sent] = {}
     wrong: list[str] = []
     for cause, text in ways.items():

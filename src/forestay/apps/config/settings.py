@@ -1,4 +1,4 @@
-"""What an operator sets for the processes: by environment `FORESTAY_*` over a TOML file named by `FORESTAY_CONFIG`."""
+"""Settings of the processes: environment variables `FORESTAY_*` override a TOML file named by `FORESTAY_CONFIG`."""
 
 from __future__ import annotations
 
@@ -38,162 +38,159 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     store: str = ""
-    """Where jobs are kept: `sqlite:///FILE`, `postgresql://…`, or `opensearch://HOST:PORT,HOST:PORT/PREFIX?replicas=1`;
-    `opensearch+https://USER:PASSWORD@HOST:PORT/PREFIX` for one with TLS, with the files `ca`, `certificate` and `key` as further options. With a password in it, it belongs in the environment."""
+    """The job store: `sqlite:///FILE`, `postgresql://…`, or `opensearch://HOST:PORT,HOST:PORT/PREFIX?replicas=1`; with TLS `opensearch+https://USER:PASSWORD@HOST:PORT/PREFIX`, with the files `ca`, `certificate` and `key` as further options. If it contains a password, set it in the environment."""
     state: Path = Field(default_factory=lambda: user_state_path("forestay"))
-    """Folder for what a process keeps itself: the signing key, the laptop's database."""
+    """Folder for a process's own files: the signing key, the laptop's database."""
     signing_key: Path | None = None
-    """File with the key that signs tokens; `STATE/signing-key` unless set. All servers of a domain share it. Of several lines the first signs, and what any has signed is good."""
+    """File with the key that signs tokens; default `STATE/signing-key`. All servers of a domain share it. If it has several lines, the first key signs, and tokens signed by any of them are valid."""
     certificate: Path | None = None
-    """File with the certificate of a server, and those between it and its authority; with it the server speaks TLS alone. Read anew when it changes."""
+    """File with the server's certificate and the intermediate certificates; with it the server accepts only TLS. Reloaded when it changes."""
     certificate_key: Path | None = None
-    """File with the certificate's private key; unset: it is in the same file."""
+    """File with the certificate's private key; default: the certificate's file."""
     client_ca: Path | None = None
-    """File with the certificates of the authority for clients; with it a server hears nobody, pilot, peer or person, who shows no certificate of that authority."""
+    """File with the CA certificates for clients; with it a server refuses every client (pilot, peer or person) without a certificate of that CA."""
     client_crl: Path | None = None
-    """File with that authority's list of withdrawn certificates (PEM): who shows one of them is not heard, and nobody is once the list is past its time. Read anew when it changes."""
+    """File with the revocation list (PEM) of that CA: revoked certificates are refused, and all are refused when the list has expired. Reloaded when it changes."""
     oidc: OidcTable | None = None
-    """A provider of OpenID Connect, whose tokens are taken beside our own and by whose page people log in; see the how-to on single sign-on."""
+    """An OpenID Connect provider whose tokens are accepted beside our own and on whose page people log in; see the how-to on single sign-on."""
     listen: str = "127.0.0.1"
-    """The address that a server listens on; `0.0.0.0` for all of the machine's."""
+    """The address on which a server listens; `0.0.0.0` for all addresses of the machine."""
     port: int = 8470
-    """The port that a server listens on."""
+    """The port on which a server listens."""
     url: str = ""
-    """How pilots and people reach this server; made from listen and port unless set."""
+    """The address at which pilots and people reach this server; default: from `listen` and `port`."""
     metrics_port: int = Field(default=0, ge=0, le=65_535)
-    """Of a keeper: the port where Prometheus reads its figures and those of the whole domain, with a viewer's token; 0: none. A server shows its own at `/metrics`."""
+    """For a reconciler: the port on which Prometheus reads its metrics and those of the whole domain, with a viewer's token; 0: none. A server exposes its own at `/metrics`."""
     otlp: str = Field(default="", pattern=r"^(https?://[^@?#\s]+)?$")
-    """Where traces are sent by OTLP over HTTP, such as `http://collector:4318`; empty: nowhere. Wants `forestay[otel]`; see the how-to on traces."""
+    """Where traces are sent with OTLP over HTTP, for example `http://collector:4318`; empty: nowhere. Requires `forestay[otel]`; see the how-to on traces."""
     otlp_secret: str = Field(default="", pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)?$")
     """Where the bearer token for it is: `env:NAME` or `file:PATH`."""
     otlp_share: float = Field(default=1.0, ge=0, le=1)
-    """How many of the jobs are traced that came without a trace; one that came with a `traceparent` is traced as that says."""
+    """The fraction of jobs without a trace of their own that are traced; a job submitted with a `traceparent` follows its sampling flag."""
     lineage: str = Field(default="", pattern=r"^(https?://[^@?#\s]+|file:/.+)?$")
-    """Where keepers send OpenLineage's events: an address such as `https://marquez:5000/api/v1/lineage`, or `file:PATH`; empty: nowhere. See the how-to on lineage."""
+    """Where reconcilers send OpenLineage events: an address such as `https://marquez:5000/api/v1/lineage`, or `file:PATH`; empty: nowhere. See the how-to on lineage."""
     lineage_secret: str = Field(default="", pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)?$")
     """Where the bearer token for it is: `env:NAME` or `file:PATH`."""
     lineage_namespace: str = Field(default="forestay", pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,200}$")
-    """The namespace of the jobs in these events; the tenant is put behind it."""
+    """The namespace of the jobs in these events; the tenant is appended."""
     keep_days: int = Field(default=0, ge=0, le=36_500)
-    """Days for which jobs that have ended are kept, with what is kept beside them; keepers remove older ones. 0: for ever."""
+    """Days for which completed jobs and their records are kept; reconcilers remove older ones. 0: forever."""
     lease: int = Field(default=600, ge=2, le=86_400)
-    """Seconds a silent pilot keeps its claims."""
+    """Seconds for which a silent pilot keeps its claims."""
     token_seconds: int = Field(default=900, ge=5, le=900)
-    """How long a pilot's token lives."""
+    """Seconds for which a pilot's token is valid."""
     callback_hosts: tuple[str, ...] = ()
-    """Hosts that callbacks may go to, by name or as `*.domain`, with `private:` before one on a private network; see the HTTP interface."""
+    """Hosts to which callbacks may be sent, by name or as `*.domain`, with the prefix `private:` for one on a private network; see the HTTP interface."""
     staging_hosts: tuple[str, ...] = ()
-    """Hosts that inputs may come from by HTTP; see the how-to on inputs."""
+    """Hosts from which inputs may be fetched over HTTP; see the how-to on inputs."""
     peer_hosts: tuple[str, ...] = ()
-    """Hosts that peers of this domain may be at; see the how-to on peers."""
+    """Hosts on which peers of this domain may be; see the how-to on peers."""
     peer_certificate: Path | None = None
-    """File with the certificate that is shown to peers whose servers ask for one, and its key; for its owner alone."""
+    """File with the client certificate for peers whose servers require one, and its key; readable by its owner only."""
     peer_ca: Path | None = None
-    """File with the certificates by which peers are trusted; unset: those that everybody trusts."""
+    """File with the CA certificates trusted for peers; default: the system's."""
     peer_key: Path | None = None
-    """File with the key pair by which peers know this domain; `STATE/peer-key` unless set. All processes of a domain share it."""
+    """File with the key pair that identifies this domain to peers; default `STATE/peer-key`. All processes of a domain share it."""
     tes_containers: Literal["apptainer", "host-paths", "refuse"] = "apptainer"
-    """How tasks of TES run: in their images by Apptainer, or on the host itself, with their paths made there for them alone; `refuse`: not at all."""
+    """How TES tasks run: in their images with Apptainer, or on the host itself with their paths created there (`host-paths`); `refuse`: not at all."""
     storage: tuple[ElementTable, ...] = ()
     """Storage elements: `name`, `kind` (`file`, `http`, `s3`, `root`), `url` or `path`, `rules`, `sites`, `outputs`; see the explanation of data."""
     downstreams: tuple[DownstreamTable, ...] = ()
-    """GA4GH TES servers that tasks are sent on to: `name`, `url`, `token`, `tenants`, `default`, `most`, `patience`, `callbacks`, `image`; see the explanation of the proxy."""
+    """GA4GH TES servers to which tasks are forwarded: `name`, `url`, `token`, `tenants`, `default`, `most`, `patience`, `callbacks`, `image`; see the explanation of the proxy."""
     receivers: tuple[ReceiverTable, ...] = ()
-    """Who is told of alerts and of what waits for a person: `name`, `kind` (`mail`, `webhook`, `apprise`) and where; see the how-to on notices."""
+    """Notification channels for alerts and for failures that need attention: `name`, `kind` (`mail`, `webhook`, `apprise`) and address; see the how-to on notifications."""
     matching: Literal["look-ahead", "c3", "c2", "c1", "none"] = "look-ahead"
-    """How jobs are brought to their data: by all that is known; or by the paper's schemes, for comparison: per host with waiting for data, per pilot, per host, not at all."""
+    """How jobs are matched to pilots by their data: `look-ahead` uses everything known; the paper's schemes, for comparison: `c3` per host with delay scheduling, `c2` per pilot, `c1` per host, `none`."""
     max_body: int = 64 << 20
-    """Bytes that a request may have."""
+    """Maximum size of a request in bytes."""
     head_seconds: float = Field(default=10.0, gt=0)
-    """Seconds for a client to send the head of its first request; one that is slower is hung up on."""
+    """Seconds for a client to send the head of a request; slower connections are closed."""
     body_seconds: float = Field(default=30.0, gt=0)
     """Seconds for a client to send a body."""
     scan_every: float = Field(default=1.0, gt=0)
-    """Seconds between the keeper's looks at the beats."""
+    """Seconds between the reconciler's scans of heartbeats."""
 
     free_tries: tuple[Annotated[int, Field(ge=0, le=30 * 86_400)], ...] = Field(
         default=(0, 60, 600, 3600), max_length=8
     )
-    """How many seconds to wait before each further try of a job that failed by trouble of the infrastructure (a node, the network, a transfer …); they are
-    not taken from its own attempts. After them its own attempts count."""
+    """Seconds to wait before each retry of a job after an infrastructure failure (a node, the network, a transfer …); these retries are not charged to the job's own attempts. After them its own attempts count."""
 
     ladders: dict[str, LadderTable] = Field(default_factory=dict)
-    """Ladders by name: `levels`, each with `wait` and `tries`, and `then`, which is `rollback`, `hold` or `fail`. `house` is the one that is meant where none is named."""
+    """Retry policies by name: `levels`, each with `wait` and `tries`, and `then`, which is `rollback`, `hold` or `fail`. `house` is the default policy, used where none is named."""
     budgets: BudgetsTable = BudgetsTable()
-    """How many tries a job may have by ladders: `user`, `infrastructure`, and `causes` by cause."""
+    """Maximum number of retries of a job by retry policies: `user`, `infrastructure`, and `causes` by cause."""
     unanswered: dict[str, str] = Field(default_factory=dict)
-    """What is done about a fault for which no rule concludes, by cause, `*` for any other: `own` (the job's own retry policy, the default), `ladder` or
-    `ladder NAME`, `rollback`, `hold`, `fail`, or `dispatch`: what may pass goes to the ladder, what will not is rolled back."""
+    """What is done about a failure for which no rule concludes, by cause, `*` for any other: `own` (the job's own retry policy, the default), `ladder` or `ladder NAME`, `rollback`, `hold`, `fail`, or `dispatch`: transient failures are retried by the retry policy, permanent ones are rolled back."""
 
     temporal: str = ""
-    """Where cases live: HOST:PORT of Temporal; empty: this domain runs jobs only."""
+    """HOST:PORT of the Temporal server that executes runs; empty: this domain runs jobs only."""
     temporal_program: str = ""
-    """Of `forestay dev`: the file of Temporal's command line, unless it is on the path; `none`: jobs only."""
+    """For `forestay dev`: the path of Temporal's command line program, unless it is on the `PATH`; `none`: jobs only."""
     temporal_namespace: str = "default"
-    """The namespace in Temporal; two domains on one Temporal want two."""
+    """The namespace in Temporal; two domains on one Temporal need two."""
     temporal_ca: Path | None = None
-    """File with the certificates by which Temporal is trusted; with it, Temporal is spoken to by TLS."""
+    """File with the CA certificates trusted for Temporal; with it, connections to Temporal use TLS."""
     temporal_certificate: Path | None = None
-    """File with the certificate that this process shows to Temporal."""
+    """File with the client certificate of this process for Temporal."""
     temporal_certificate_key: Path | None = None
-    """File with its private key; unset: it is in the same file."""
+    """File with its private key; default: the certificate's file."""
     temporal_server_name: str = ""
-    """What Temporal's certificate must be for, if not the host that is connected to."""
+    """The name in Temporal's certificate, if it is not the host of the connection."""
     temporal_keys: Path | None = None
-    """File with the keys by which what Temporal keeps is sealed: a name and 64 hexadecimal digits a line, the one that seals first. All servers, keepers and workers share it. Unset: Temporal can read everything."""
+    """File with the keys that encrypt Temporal's payloads: a name and 64 hexadecimal digits per line; the first encrypts. All servers, reconcilers and orchestrators share it. Unset: payloads are not encrypted."""
     task_queue: str = "forestay"
-    """The queue in that namespace from which this domain's workers take their work."""
+    """The Temporal task queue of this domain's orchestrators."""
     flows: Path | None = None
-    """Folder of Python flows that this domain runs: its server offers them by name, its workers run their code. Unset: none."""
+    """Folder with the Python flows of this domain: its servers offer them by name, its orchestrators run their code. Unset: none."""
     outputs: tuple[Path, ...] = ()
-    """Folders under which pilots put outputs and this process can read them; results of tasks are read there."""
+    """Folders in which pilots write outputs and this process can read them; results of tasks are read there."""
     attachments: Path | None = None
-    """Folder for the files that come with runs of the Workflow Execution Service, which pilots can read; `STATE/attachments` unless set."""
+    """Folder for attachments of WES runs, which pilots can read; default `STATE/attachments`."""
     flow_files: tuple[Path, ...] = ()
-    """Folders whose files flows may list, watch and read lines of, as workers see them; a path that is not whole begins at the first."""
+    """Folders whose files flows may list, watch and read, as orchestrators see them; a relative path starts at the first."""
     watch_every: float = Field(default=1.0, gt=0)
-    """Seconds between looks at a folder that a flow watches."""
+    """Seconds between polls of a folder that a flow watches."""
     relay_every: float = Field(default=0.5, gt=0)
-    """Seconds between the keeper's looks for ended jobs of cases."""
+    """Seconds between the reconciler's polls for completed jobs of runs."""
     relay_patience: float = Field(default=30.0, gt=0)
-    """Seconds that ends wait to be told to their case together with others."""
+    """Seconds for which completions wait to be sent to their run together with others."""
     history_limit: int = Field(default=4000, ge=20, le=8000)
-    """Events after which a case or shard goes on in a new run."""
+    """Events after which the workflow of a run or shard continues as a new execution."""
     look_after: float = Field(default=600.0, gt=0)
-    """Seconds without news after which a case or shard looks itself how its jobs stand."""
+    """Seconds without events after which a run or shard polls the state of its jobs."""
 
     house_abort: HouseCourse = HouseCourse.HOLD
-    """What is done about an item of another engine that aborted when no rule answers: `ignore`, `hold` (a person is asked), `fail`."""
+    """What is done about an aborted task of another engine when no rule answers: `ignore`, `hold` (for a person), `fail`."""
     house_timeout: HouseCourse = HouseCourse.IGNORE
-    """The same for an item past its deadline; what the flow says of it (`then`) is done in any case. Also `ladder`."""
+    """The same for a task past its deadline; what the flow specifies (`then`) is done in any case. Also `ladder`."""
     house_resource_unavailable: HouseCourse = HouseCourse.HOLD
-    """The same for a job that nobody can take."""
+    """The same for a job that no pilot can take."""
     unavailable_after: float = Field(default=1800.0, gt=0)
-    """Seconds that a job may wait, which nobody who is alive can take, before that is an exception."""
+    """Seconds for which a job that no live pilot can take may wait before an exception is raised."""
     house_constraint_violation: HouseCourse = HouseCourse.IGNORE
-    """The same for a job that passed a limit while it runs."""
+    """The same for a running job that exceeded a limit."""
     house_tenant: str = "default"
-    """The tenant whose administrators may stop the acts of rules in all tenants."""
+    """The administrative tenant: its administrators may stop the actions of rules in all tenants."""
     brake_acts: int = Field(default=2_000, ge=0)
-    """Acts of rules on faults in any ten minutes, in all tenants together."""
+    """Maximum number of actions of rules in any ten minutes, all tenants together."""
     brake_owner_acts: int = Field(default=500, ge=0)
-    """The same on jobs of one owner."""
+    """The same for jobs of one owner."""
     brake_site_acts: int = Field(default=1_000, ge=0)
-    """The same on one site."""
+    """The same for one site."""
     brake_rule_acts: int = Field(default=500, ge=0)
-    """The same by one rule."""
+    """The same for one rule."""
     brake_tenant_hours: int = Field(default=10_000, ge=0)
-    """Core-hours that retries of one tenant's jobs may cost in any 24 hours."""
+    """Maximum core-hours of retries for one tenant in any 24 hours."""
     brake_owner_hours: int = Field(default=2_000, ge=0)
     """The same for one owner."""
     brake_depth: int = Field(default=8, ge=1)
-    """Acts of rules that may follow one from the other."""
+    """Maximum number of actions that follow from each other."""
     brake_by_rule: int = Field(default=5, ge=1)
-    """Acts of one rule on one job."""
+    """Maximum number of actions of one rule on one job."""
     second_person: Literal["on", "off"] = "on"
-    """Whether force-complete, release, removing cases and rules on others' jobs need the agreement of a second person; `off` for a domain of one person."""
+    """Whether force-complete, release, removing runs and rules on others' jobs need the approval of another person; `off` for a domain with a single person."""
     storm_faults: int = Field(default=50, ge=2)
-    """Faults of one cause, site or host in five minutes that are a storm, if they are also five times what is usual."""
+    """Failures with one cause, site or host in five minutes that are a storm, if they are also five times the usual number."""
 
     @model_validator(mode="after")
     def _read_tables(self) -> Self:
@@ -201,9 +198,9 @@ class Settings(BaseModel):
         elements_of(self.storage)
         check_downstreams(self.downstreams)
         if self.certificate is None and (self.certificate_key or self.client_ca):
-            raise ValueError("certificate_key and client_ca are for a server with a certificate")
+            raise ValueError("certificate_key and client_ca need certificate")
         if self.client_crl and self.client_ca is None:
-            raise ValueError("client_crl is of the authority for clients: set client_ca, too")
+            raise ValueError("client_crl needs client_ca")
         check_receivers(self.receivers)
         return self
 
@@ -272,7 +269,7 @@ class Settings(BaseModel):
 
 
 def load(environment: Mapping[str, str] | None = None, **flags: object) -> Settings:
-    """Flags before environment before file before defaults. `Permanent` says what is wrong, and where."""
+    """Flags before environment before file before defaults. `Permanent` says what is invalid, and where."""
     environment = os.environ if environment is None else environment
     values: dict[str, object] = {}
     if path := environment.get("FORESTAY_CONFIG"):
@@ -288,7 +285,7 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
         return Settings.model_validate(values)
     except ValidationError as error:
         lines = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        raise Permanent(f"the settings are wrong: {lines}") from error
+        raise Permanent(f"invalid settings: {lines}") from error
 
 
 def _read(name: str, text: str) -> object:
@@ -300,4 +297,4 @@ def _read(name: str, text: str) -> object:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise Permanent(f"FORESTAY_{name.upper()} is no JSON: {error}") from error
+        raise Permanent(f"FORESTAY_{name.upper()} is not valid JSON: {error}") from error

@@ -1,4 +1,4 @@
-"""What the operator of a site sets for its agent: a TOML file, read once. Every wrong setting is told at once, with its place."""
+"""Settings of a site agent: a TOML file, read once. All invalid settings are reported together, each with its position."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLENTY = 2**55
 
 def _whole(path: Path) -> Path:
     if not path.is_absolute():
-        raise ValueError("write the whole path, from / on: nodes and agent must mean the same")
+        raise ValueError("use an absolute path, the same on the nodes and for the agent")
     return path
 
 
@@ -38,17 +38,17 @@ class _Table(BaseModel):
 
 
 class PaceTable(_Table):
-    """How hard the scheduler may be asked."""
+    """Limits on requests to the scheduler."""
 
     per_minute: int = Field(default=60, ge=1, le=10_000)
     """Pilots submitted in any minute."""
     at_once: int = Field(default=20, ge=1, le=1000)
-    """Pilots submitted in one look."""
+    """Pilots submitted in one poll."""
     first_wait: Duration = Field(default=30, ge=1, le=3600)
-    """After pilots that were refused or ended before they registered; doubled each time."""
+    """Seconds to wait after pilots were refused or ended before they registered; doubled each time."""
     longest_wait: Duration = Field(default=1800, ge=1, le=3600)
     commands: float = Field(default=2.0, gt=0, le=100)
-    """Questions to the batch system in a second, in the long run."""
+    """Commands sent to the batch system per second, on average."""
 
 
 class SizeTable(_Table):
@@ -57,36 +57,36 @@ class SizeTable(_Table):
     name: Word = "standard"
     cpus: int = Field(default=1, ge=1, le=4096)
     memory: Size = Field(ge=1 << 20, le=1 << 50)
-    """Asked of the batch system and offered to jobs."""
+    """Requested from the batch system and offered to jobs."""
     disk: Size | None = Field(default=None, ge=0, le=1 << 55)
     """Offered to jobs; unset: what is free in the pilot's work folder."""
     gpus: int = Field(default=0, ge=0, le=1024)
-    """Offered to jobs; ask the batch system for them by `options`."""
+    """Offered to jobs; request them from the batch system with `options`."""
     slots: int | None = Field(default=None, ge=1, le=1024)
-    """Jobs at once; unset: one for every cpu."""
+    """Jobs at once; unset: one per CPU."""
     wall: Duration = Field(ge=120, le=30 * 86_400)
     queue: Annotated[str, Field(max_length=200)] | None = None
     """Partition, queue or class."""
     account: Annotated[str, Field(max_length=200)] | None = None
     options: tuple[Annotated[str, Field(max_length=1000)], ...] = ()
-    """Further options of the batch system's own submit command."""
+    """Further options of the batch system's submit command."""
 
 
 class PilotTable(_Table):
     """How pilots are started; the same for every size."""
 
     python: str = "python3"
-    """Any Python from 3.9 on the nodes; nothing is to be installed there."""
+    """Any Python from 3.9 on the nodes; nothing needs to be installed there."""
     work: str = ""
-    """Local disk of the nodes; unset: the pilot's own place in the temporary folder."""
+    """Local disk of the nodes; unset: the pilot's own folder in the temporary folder."""
     certificate: str = ""
-    """File with the pilots' certificate and its key, where the nodes see it, for servers that ask for one; for its owner alone."""
+    """File with the pilots' certificate and its key, as the nodes see it, for servers that require one; readable by its owner only."""
     idle_exit: Duration = Field(default=300, ge=1)
-    """A pilot ends after so long without work."""
+    """Seconds without work after which a pilot exits."""
     time_margin: Duration = Field(default=60, ge=1)
-    """A pilot claims nothing in so much time before its allocation ends."""
+    """Seconds before the end of its allocation in which a pilot claims nothing."""
     arguments: tuple[Annotated[str, Field(max_length=4096)], ...] = ()
-    """Further options of the pilot, such as those of its cache. They are seen by everyone: no secrets."""
+    """Further options of the pilot, such as those of its cache. Everyone can see them: no secrets."""
 
 
 class SiteSettings(_Table):
@@ -96,45 +96,45 @@ class SiteSettings(_Table):
     servers: tuple[Annotated[str, Field(pattern=r"^https?://\S+$")], ...] = Field(min_length=1)
     """Addresses of servers, as the agent and the nodes reach them."""
     token_file: Place
-    """File with a token of the role `site`; read anew for every call, so that it can be renewed."""
+    """File with a token of the role `site`; read for every request, so that it can be renewed."""
     ca_file: Place | None = None
     """Certificates to trust instead of the system's."""
     certificate: Place | None = None
-    """File with the agent's certificate and its key, for servers that ask for one; for its owner alone."""
+    """File with the agent's certificate and its key, for servers that require one; readable by its owner only."""
     batch: Literal["slurm", "pbs", "lsf"] = "slurm"
-    """The kind of batch system. Slurm is proven on a real one; PBS and LSF by what their commands are documented to say."""
+    """The kind of batch system. Slurm is tested on a real installation; PBS and LSF only against the documented output of their commands."""
     spool: Place
-    """A folder of the agent's own on a file system that the nodes share."""
+    """A folder for the agent only, on a file system that the nodes share."""
     outputs: Place
-    """Where pilots put outputs."""
+    """Where pilots write outputs."""
     min_pilots: int = Field(default=0, ge=0, le=100_000)
     max_pilots: int = Field(ge=0, le=9000)
-    """Pilots of this site at most, those that wait at the scheduler included."""
+    """Maximum number of pilots of this site, including those that wait in the scheduler's queue."""
     min_idle: int = Field(default=0, ge=0, le=100_000)
-    """Pilots that stand ready beside those that jobs need."""
+    """Idle pilots kept ready in addition to those that jobs need."""
     every: Duration = Field(default=10, ge=1, le=600)
-    """Seconds between looks."""
+    """Seconds between polls."""
     settle: Duration = Field(default=120, ge=0, le=3600)
-    """How long a submission that an agent did not survive may still arrive at the batch system."""
+    """Seconds for which a submission of a crashed agent may still arrive at the batch system."""
     idle_patience: Duration = Field(default=60, ge=0)
-    """How long jobs may wait beside idle pilots before pilots are sent for them all the same."""
+    """Seconds for which jobs may wait while pilots are idle before more pilots are submitted for them."""
     queue_wait: Duration = Field(default=7 * 86_400, ge=60, le=30 * 86_400)
-    """How long a pilot may wait at the scheduler; later it can no longer register."""
+    """Seconds for which a pilot may wait in the scheduler's queue; later it can no longer register."""
     pace: PaceTable = PaceTable()
     pilot: PilotTable = PilotTable()
     sizes: tuple[SizeTable, ...] = Field(min_length=1, max_length=100)
-    """The kinds of pilots, the preferred one first: a job is given the first that it fits into."""
+    """The kinds of pilots, preferred first: a job gets the first one that it fits into."""
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
         if self.min_pilots > self.max_pilots:
-            raise ValueError("min_pilots is above max_pilots")
+            raise ValueError("min_pilots is greater than max_pilots")
         names = [one.name for one in self.sizes]
         if len(set(names)) < len(names):
             raise ValueError("two sizes have the same name")
         for one in self.sizes:
             if one.wall <= self.pilot.time_margin:
-                raise ValueError(f"size {one.name}: wall leaves no time beside the pilot's time_margin")
+                raise ValueError(f"size {one.name}: wall must be longer than the pilot's time_margin")
         return self
 
     @property
@@ -162,7 +162,7 @@ class SiteSettings(_Table):
 
 
 def load_site(path: Path) -> SiteSettings:
-    """Read the file; `Permanent` says what is wrong, and where."""
+    """Read the file; `Permanent` says what is invalid, and where."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -171,9 +171,9 @@ def load_site(path: Path) -> SiteSettings:
 
 
 def read_site(values: Mapping[str, object], name: str) -> SiteSettings:
-    """The settings of a file that was read; `Permanent` says everything that is wrong with them."""
+    """The settings of a file that was read; `Permanent` lists everything that is invalid."""
     try:
         return SiteSettings.model_validate(values)
     except ValidationError as error:
         lines = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in error.errors())
-        raise Permanent(f"the settings of {name} are wrong: {lines}") from error
+        raise Permanent(f"invalid settings in {name}: {lines}") from error

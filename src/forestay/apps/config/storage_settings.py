@@ -1,4 +1,4 @@
-"""Storage elements as an operator writes them: tables of the settings file."""
+"""Storage elements: tables of the settings file."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class DoorTable(_Table):
     def _whole(self) -> Self:
         if self.kind is Kind.FILE:
             if self.url or not self.path.startswith("/"):
-                raise ValueError("an element of kind file has a path, from the root on, and no url")
+                raise ValueError("an element of kind file needs an absolute path and no url")
         elif self.path or not self.url.startswith(_SCHEMES[self.kind]):
-            raise ValueError(f"an element of kind {self.kind} has a url that begins with {_SCHEMES[self.kind][0]}")
+            raise ValueError(f"an element of kind {self.kind} needs a url that starts with {_SCHEMES[self.kind][0]}")
         if "@" in self.url or "?" in self.url:
-            raise ValueError("a url has no credentials and no query in it")
+            raise ValueError("a url must not contain credentials or a query")
         return self
 
     @property
@@ -45,7 +45,7 @@ class DoorTable(_Table):
 
 
 class RuleTable(_Table):
-    """Names that fit `match` lie at `to` on the element."""
+    """Logical names that match `match` are stored at `to` on the element."""
 
     match: Annotated[str, Field(max_length=600)]
     to: Annotated[str, Field(max_length=600)]
@@ -64,7 +64,7 @@ class ElementTable(DoorTable):
     """The folder on it for outputs of jobs; unset: pilots keep them in their own folder."""
     private: bool = False
     access_key: _Reference | None = None
-    """Of S3: `env:NAME` or `file:PATH`."""
+    """For S3: `env:NAME` or `file:PATH`."""
     secret_key: _Reference | None = None
     region: Annotated[str, Field(max_length=64)] = "us-east-1"
 
@@ -88,7 +88,7 @@ class ElementTable(DoorTable):
 
 
 def elements_of(tables: Sequence[ElementTable]) -> Mapping[str, StorageElement]:
-    """The elements by name, in the order of the settings. `ValueError` with everything that is wrong."""
+    """The elements by name, in the order of the settings. `ValueError` lists everything that is invalid."""
     elements = tuple(one.element for one in tables)
     if wrong := list(check_elements(elements)):
         raise ValueError("; ".join(wrong))
