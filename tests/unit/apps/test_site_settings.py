@@ -41,7 +41,7 @@ def test_every_setting_is_on_the_page(table: type[BaseModel], prefix: str) -> No
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"spool": "spool"}, r"spool: .*whole path"),
+        ({"spool": "spool"}, r"spool: .*absolute path"),
         ({"min_pilots": 50}, "min_pilots is greater than max_pilots"),
         ({"sizes": []}, "sizes: "),
         ({"max_pilot": 3}, "max_pilot: "),

@@ -67,7 +67,11 @@ def ladders_of(tables: Mapping[str, LadderTable]) -> Mapping[str, Ladder]:
     """Every ladder by its name; the house's is always there. `ValueError` for what is no name."""
     wrong = [name for name in tables if not NAME.fullmatch(name)]
     if wrong or len(tables) > MAX_LADDERS:
-        raise ValueError(f"{wrong[0]!r} is not a valid name of a retry policy" if wrong else f"at most {MAX_LADDERS} retry policies are allowed")
+        raise ValueError(
+            f"{wrong[0]!r} is not a valid name of a retry policy"
+            if wrong
+            else f"at most {MAX_LADDERS} retry policies are allowed"
+        )
     found = {
         name: Ladder(name, tuple(Level(one.wait, one.tries) for one in table.levels), table.then)
         for name, table in tables.items()

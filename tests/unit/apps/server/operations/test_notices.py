@@ -326,7 +326,7 @@ async def test_a_password_goes_over_tls_to_a_server_that_proves_its_name(
         ({"kind": "mail", "url": "smtp://host"}, "sender and to"),
         (
             {"kind": "mail", "url": "smtp://host", "sender": "a@b", "to": ["c@d"], "user": "u", "secret": "env:X"},
-            "over TLS only",
+            "requires TLS",
         ),
         ({"kind": "mail", "url": "smtps://host", "sender": "a@b", "to": ["c@d"], "user": "u"}, "both user and secret"),
         ({"kind": "mail", "url": "smtps://h", "sender": "a@b\nBcc: c@d", "to": ["c@d"]}, "should match pattern"),
@@ -343,7 +343,7 @@ def test_what_is_wrong_with_a_receiver_is_said(table: dict[str, Any], why: str) 
 async def test_two_receivers_have_two_names(tmp_path: Path) -> None:
     table = {"name": "r", "kind": "webhook", "url": "https://h"}
     async with store_room("sqlite", tmp_path) as url:
-        with pytest.raises(ValidationError, match="two receivers are called r"):
+        with pytest.raises(ValidationError, match="several notification channels have the name r"):
             Domain(url, tmp_path).settings(receivers=[table, table])
 
 
