@@ -51,6 +51,11 @@ quick:
     uv run lint-imports --no-logo >/dev/null || uv run lint-imports --no-logo
     FORESTAY_QUICK=1 uv run pytest -q -m "not live and not slow and not long" -n 2 --dist worksteal --ignore=tests/unit/client/executor tests/unit/client tests/unit/domain tests/unit/formats tests/unit/scripts tests/unit/services
 
+# Write what the docs show of the command line: the reference page and the terminal pictures.
+command-line:
+    uv run python scripts/cli_reference.py
+    uv run python scripts/cli_pictures.py
+
 # Tests that need no server: all, or those of a path, as in `just test tests/unit/formats`.
 test *paths:
     uv run pytest -m "not live and not slow and not pages" -n {{ if paths == "" { beside } else { "2" } }} --dist loadfile {{ if paths == "" { "tests --ignore=tests/live --ignore=tests/system/openapi --ignore=tests/system/web --ignore=tests/system/wes" } else { "" } }} {{ paths }} || [ $? = 5 ]

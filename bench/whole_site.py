@@ -142,9 +142,9 @@ class WholeSite:
             self.urls.append(f"http://127.0.0.1:{port}")
             self._place(f"server {number}", ["server", "--port", str(port)], environment)
         for number in range(workers):
-            self._place(f"worker {number}", ["worker"], environment)
+            self._place(f"worker {number}", ["orchestrator"], environment)
         for number in range(keepers):
-            self._place(f"keeper {number}", ["keeper"], environment)
+            self._place(f"keeper {number}", ["reconciler"], environment)
         self.launch()
         await self.answers()
 

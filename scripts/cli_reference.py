@@ -1,55 +1,66 @@
-"""Writes the verbs, and the commands of operators, into docs/reference/cli.md from the command line itself; a test compares the two.
+"""Writes the commands into docs/reference/cli.md from the command line itself; a test compares the two.
 
-Run with `uv run python scripts/cli_reference.py` after a change of a verb or an option.
+Run with `uv run python scripts/cli_reference.py` after a change of a command or an option.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer.main
 
 from forestay.apps import processes
-from forestay.apps.cli import app
-from forestay.apps.cli.verb import COMMON
+from forestay.apps.cli.command import COMMON
+from forestay.apps.cli.lazy_commands import CommandGroup
+from forestay.apps.entry import app
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 MARK = "<!-- What follows is written by scripts/cli_reference.py. -->\n"
+SHARED = {*COMMON, "form"}
+PROCESSES = "read [the settings of the processes](settings.md), not those of a client: run them where the processes run, as their user. `site` reads a file of its own, `watcher` the settings of a client, and [the pilot](pilot.md) only its options."
 
 
-def verbs() -> str:
-    """The generated part: each verb with its options."""
+def commands() -> str:
+    """The generated part: each command with its options, by help panel."""
     group: Any = typer.main.get_command(app)
     parts = [
-        "## The verbs\n",
-        "Every verb takes, beside its own options:\n",
-        _table(one for one in group.commands["status"].params if one.name in COMMON),
+        "## Options of all commands\n",
+        "Every command that talks to a server takes:\n",
+        _table(one for one in group.commands["status"].params if one.name in SHARED),
+        "Every command that prints a list takes:\n",
+        _table(one for one in group.commands["alerts"].params if one.name == "form"),
+        f"{', '.join(f'`{name}`' for name in processes.COMMANDS)} {PROCESSES}\n",
     ]
-    for name, command in group.commands.items():
-        summary, _, example = command.help.partition("\n\n")
-        own = [one for one in command.params if one.name not in COMMON]
-        parts.append(f"### {name}\n\n{_prose(summary)}\n\n```console\n$ {example.strip()}\n```\n")
-        if own:
-            parts.append(_table(own))
+    for panel, names in group.commands.panels().items():
+        parts.append(f"## {panel}\n")
+        for name in names:
+            parts += _command(name, group.commands[name])
     return "\n".join(parts)
 
 
-def for_operators() -> str:
-    """The processes, and what is run beside them with their settings."""
-    group: Any = typer.main.get_command(processes.app)
-    parts = [
-        "## For operators\n",
-        "These read [the settings of the processes](settings.md), and not what a client is told: run them where the processes run, as their user. `site` reads a file of its own, `watcher` what a client is told, and [the pilot](pilot.md) its options alone.\n",
-    ]
-    for name, command in group.commands.items():
-        text, _, example = command.help.partition("\n\nforestay ")
-        parts.append(f"### {name}\n\n{_prose(text)}\n")
-        if example:
-            parts.append(f"```console\n$ forestay {example.strip()}\n```\n")
-        if command.params:
-            parts.append(_table(command.params))
-    return "\n".join(parts)
+def _command(name: str, command: Any, level: str = "###") -> Iterator[str]:
+    text, example = _split(command.help)
+    yield f"{level} {name}\n\n{_prose(text)}\n"
+    if isinstance(command, CommandGroup):
+        if command.default:
+            yield f"Without a sub-command, `forestay {name}` means `forestay {name} {command.default}`.\n"
+        for sub in command.commands:
+            yield from _command(f"{name} {sub}", command.commands[sub], level + "#")
+        return
+    if example:
+        yield f"```console\n$ {example}\n```\n"
+    own = [one for one in command.params if one.name not in SHARED or name.split()[0] in processes.COMMANDS]
+    if own:
+        yield _table(own)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """What a command does, and its example."""
+    paragraphs = text.split("\n\n")
+    example = paragraphs.pop().strip() if paragraphs[-1].strip().startswith("forestay ") else ""
+    return " ".join(paragraphs), "\n$ ".join(line.strip() for line in example.splitlines())
 
 
 def _table(parameters: Any) -> str:
@@ -61,7 +72,7 @@ def _table(parameters: Any) -> str:
             value = "" if one.is_flag or one.is_bool_flag else f" {one.metavar or one.name.upper()}"
             opts = [*one.opts, *one.secondary_opts]
             name = ", ".join(f"`{opt}{value if place == len(opts) - 1 else ''}`" for place, opt in enumerate(opts))
-        needed = " Needed." if one.required and one.param_type_name == "option" else ""
+        needed = " Required." if one.required and one.param_type_name == "option" else ""
         name = name.replace("|", "\\|")
         lines.append(f"| {name} | {_prose(one.help)}{needed} |")
     return "\n".join(lines) + "\n"
@@ -74,7 +85,7 @@ def _prose(text: str) -> str:
 def page() -> str:
     """The whole page as it should be."""
     by_hand, _, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
-    return by_hand + MARK + "\n" + verbs() + "\n" + for_operators()
+    return by_hand + MARK + "\n" + commands()
 
 
 if __name__ == "__main__":

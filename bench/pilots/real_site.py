@@ -134,7 +134,7 @@ async def real_site(arm: RealArm, storage: Storage, *, hosts: int, slots: int) -
         settings = Settings(state=folder)
         person = make_token(settings, subject="bench", tenant=TENANT, roles=["submitter", "operator"], seconds=86_400)
         enrol = make_token(settings, subject="bench", tenant=TENANT, roles=["enrol"], seconds=86_400)
-        for what in ("server", "keeper"):
+        for what in ("server", "reconciler"):
             words = [sys.executable, "-m", "forestay", what]
             processes.append(launch(words, folder / f"{what}.log", environment=environment))
         headers = {"Authorization": f"Bearer {person}"}

@@ -27,4 +27,4 @@ def publish(lines: list[str]) -> int:
 if __name__ == "__main__":
     with case("nightly", data={"source": "example"}) as nightly:
         lines = nightly.item("fetch", fetch, "example")
-        print(f"published {nightly.item('publish', publish, lines)} lines; forestay history {nightly.id}")  # noqa: T201 - for whoever runs it
+        print(f"published {nightly.item('publish', publish, lines)} lines; forestay runs history {nightly.id}")  # noqa: T201 - for whoever runs it

@@ -165,7 +165,7 @@ def _enrol_token(arguments: argparse.Namespace) -> str:
     if not given:
         raise ValueError(
             "it has nothing to enrol with: give it an enrolment secret by --enrolment-file or "
-            f"{_SECRET_VARIABLE}; `forestay enrol` makes one"
+            f"{_SECRET_VARIABLE}; `forestay pilots enrol` creates one"
         )
     return given
 

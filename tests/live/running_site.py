@@ -75,7 +75,7 @@ class RunningSite:
             return False
 
     def start_keeper(self) -> Child:
-        return self._start("keeper", "keeper", [_forestay(), "keeper"], self._environment())
+        return self._start("keeper", "keeper", [_forestay(), "reconciler"], self._environment())
 
     def start_pilot(self, tenant: str, name: str, *more: str, slots: int = 1) -> Child:
         token = self.folder / f"enrol-{tenant}"

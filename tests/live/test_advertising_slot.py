@@ -38,10 +38,10 @@ def approve(
     """Run the flow to its end; the journal, and for each task what ladders did to its job."""
     given = [f"--param={name}={json.dumps(value)}" for name, value in (params | {"system": str(system)}).items()]
     words = ["run", str(FOLDER / "advertising-slot.yaml"), *given, "--timeout", "200", "--json"]
-    case = json.loads(laptop.run(*words, code=0 if good else 8))["case"]
+    case = json.loads(laptop.run(*words, code=0 if good else 8))["run"]
     assert case["state"] == ("completed" if good else "failed")
     told: dict[str, list[str]] = {}
-    for job in laptop.json("jobs", "--case", case["id"], "--all")["jobs"]:
+    for job in laptop.json("jobs", "--run", case["id"], "--all")["jobs"]:
         lines = laptop.json("story", job["id"])["story"]
         told[job["name"]] = [
             str(line["note"]).partition("; incident")[0] for line in lines if str(line["by"]).startswith("exlet:")

@@ -70,8 +70,8 @@ def test_sequence_parallelism_loop_and_choice(laptop: Laptop, tmp_path: Path) ->
     )
     words = write(laptop, process, jobs)
     ended = laptop.json("bpel", "run", "flow.bpel", *words, "--message", "n=5")
-    assert ended["case"]["state"] == "completed", ended
-    assert ended["case"]["outputs"] == {"start": {"body": "completed"}}
+    assert ended["run"]["state"] == "completed", ended
+    assert ended["run"]["outputs"] == {"start": {"body": "completed"}}
     lines = log.read_text().split()
     assert lines[0] == "first"
     assert sorted(lines[1:3]) == ["left", "right"]
@@ -93,7 +93,7 @@ def test_files_go_from_job_to_job(laptop: Laptop, tmp_path: Path) -> None:
     }  # fmt: skip
     words = write(laptop, job_process(run("sort", "sort") + run("sum", "sum"), name="files"), jobs)
     ended = laptop.json("bpel", "run", "flow.bpel", *words)
-    assert ended["case"]["state"] == "completed", ended
+    assert ended["run"]["state"] == "completed", ended
     assert target.read_text() == "6\n"
 
 
@@ -106,9 +106,9 @@ def test_a_job_that_fails_is_mended_and_the_process_sees_nothing(laptop: Laptop,
     words = write(laptop, job_process(body, name="mended"), jobs)
     (laptop.home / "who.yaml").write_text("partners: {jobs: {submit: {kind: submit, max_attempts: 3}}}\n")
     ended = laptop.json("bpel", "run", "flow.bpel", *words, "--mapping", "who.yaml")
-    assert ended["case"]["state"] == "completed", ended
-    assert ended["case"]["outputs"] == {"start": {"body": "completed"}}
-    (job,) = laptop.json("jobs", "--case", ended["case"]["id"])["jobs"]
+    assert ended["run"]["state"] == "completed", ended
+    assert ended["run"]["outputs"] == {"start": {"body": "completed"}}
+    (job,) = laptop.json("jobs", "--run", ended["run"]["id"])["jobs"]
     assert (job["state"], job["attempt"]) == ("completed", 2), job
 
 
@@ -118,8 +118,8 @@ def test_an_adapted_process_runs_as_the_original(laptop: Laptop) -> None:
     laptop.run("bpel", "adapt", "flow.bpel", "--proxy", "http://127.0.0.1:1/soap/jobs", "--out", "adapted.bpel")
     assert "refused" not in laptop.run("bpel", "check", "adapted.bpel").replace("0 refused", "")
     ended = laptop.json("bpel", "run", "adapted.bpel", *words)
-    assert ended["case"]["state"] == "completed", ended
-    assert ended["case"]["outputs"] == {"start": {"body": "completed"}}
+    assert ended["run"]["state"] == "completed", ended
+    assert ended["run"]["outputs"] == {"start": {"body": "completed"}}
 
 
 def test_what_is_refused_is_said_with_its_line(laptop: Laptop) -> None:
@@ -132,7 +132,7 @@ def only_job(laptop: Laptop, case: str, state: str) -> dict[str, Any]:
     """The case's job when it has a state."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        found = laptop.json("jobs", "--case", case)["jobs"]
+        found = laptop.json("jobs", "--run", case)["jobs"]
         if found and found[0]["state"] == state:
             job: dict[str, Any] = found[0]
             return job
@@ -151,8 +151,8 @@ def test_a_job_is_forced_and_the_process_hears_of_it(laptop: Laptop, verb: str, 
     job = only_job(laptop, case, "running")
     laptop.run(verb, job["id"], "--attempt", str(job["attempt"]), "--reason", "it is known")
     ended = laptop.json("watch", case)
-    assert ended["case"]["state"] == "completed", ended
-    assert ended["case"]["outputs"] == {"start": {"body": answer}}
+    assert ended["run"]["state"] == "completed", ended
+    assert ended["run"]["outputs"] == {"start": {"body": answer}}
 
 
 @pytest.mark.ledger("P0-02")
@@ -165,10 +165,10 @@ def test_data_that_could_not_be_brought_is_brought_again(laptop: Laptop, tmp_pat
     (laptop.home / "tries.yaml").write_text("partners: {jobs: {run: {kind: run, max_attempts: 100}}}\n")
     case = laptop.json("bpel", "run", "flow.bpel", *words, "--mapping", "tries.yaml", "--detach")["id"]
     deadline = time.monotonic() + PATIENCE
-    while not any(one["attempt"] >= 2 for one in laptop.json("jobs", "--case", case)["jobs"]):
+    while not any(one["attempt"] >= 2 for one in laptop.json("jobs", "--run", case)["jobs"]):
         assert time.monotonic() < deadline
         time.sleep(0.2)
     source.write_text("here at last")
     ended = laptop.json("watch", case)
-    assert ended["case"]["state"] == "completed", ended
+    assert ended["run"]["state"] == "completed", ended
     assert target.read_text() == "here at last"

@@ -40,15 +40,15 @@ def test_a_case_goes_on_after_everything_was_killed(laptop: Laptop, tmp_path: Pa
     case = laptop.run("run", "flow.yaml", f"--param=book={book}", "--detach").strip()
     deadline = time.monotonic() + PATIENCE
     while not book.exists():
-        assert time.monotonic() < deadline, laptop.run("history", case)
+        assert time.monotonic() < deadline, laptop.run("runs", "history", case)
         time.sleep(0.1)
     laptop.kill()
     assert len(book.read_text().split()) < 8, "nothing was left to do"
     laptop.start()
-    while (found := laptop.json("cases"))["cases"][0]["state"] == "running":
-        assert time.monotonic() < deadline, (found, laptop.run("history", case))
+    while (found := laptop.json("runs"))["runs"][0]["state"] == "running":
+        assert time.monotonic() < deadline, (found, laptop.run("runs", "history", case))
         time.sleep(0.5)
     assert found["cases"][0]["state"] == "completed"
     assert set(book.read_text().split()) == set("12345678")
-    counts = laptop.json("jobs", "--case", case, "--by", "state")["counts"]
+    counts = laptop.json("jobs", "--run", case, "--by", "state")["counts"]
     assert counts == {"completed": 10}

@@ -71,7 +71,7 @@ async def test_an_installation_in_order_and_what_is_said_when_a_part_is_not(
         assert "without audit, jobs" in found["store"].words
         assert "forestay server" in found["store"].remedy
         assert found["workers"].state == MISSING
-        assert "forestay worker" in found["workers"].remedy
+        assert "forestay orchestrator" in found["workers"].remedy
         assert "pruning" not in found
         _, found = await patient.examine(keep_days=30)
         assert "forgotten after 1 days, jobs removed after 30" in found["pruning"].words

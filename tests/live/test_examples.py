@@ -62,11 +62,11 @@ def test_no_example_is_left_out() -> None:
 def test_an_example_runs_to_its_end(laptop: Laptop, name: str, tmp_path: Path) -> None:
     example = KNOWN[name]
     given = [f"--param={key}={json.dumps(value)}" for key, value in example.given(tmp_path).items()]
-    case = laptop.json("run", str(EXAMPLES / name), *given, "--timeout", "200")["case"]
+    case = laptop.json("run", str(EXAMPLES / name), *given, "--timeout", "200")["run"]
     assert case["state"] == "completed"
     assert example.outputs(case["outputs"]), case["outputs"]
-    counts = laptop.json("jobs", "--case", case["id"], "--by", "state")["counts"]
+    counts = laptop.json("jobs", "--run", case["id"], "--by", "state")["counts"]
     assert (sum(counts.values()), counts.get("failed", 0)) == (example.jobs, 0)  # what nobody waits for may still run
-    assert "The case ended: completed" in laptop.run("history", case["id"])
+    assert "The case ended: completed" in laptop.run("runs", "history", case["id"])
     assert (EXAMPLES / name).stem in laptop.run("graph", case["id"])
     assert all(item["began"] and item["finished"] for item in case["items"] if item["state"] == "completed")

@@ -40,7 +40,7 @@ async def test_an_orchestrator_soon_polls_for_work(tmp_path: Path) -> None:
             orchestrator = running.worker()
 
             async def polls() -> bool:
-                assert orchestrator.process.poll() is None, (state / "worker-0.log").read_text()
+                assert orchestrator.process.poll() is None, (state / "orchestrator-0.log").read_text()
                 return bool((await client.workflow_service.describe_task_queue(request)).pollers)
 
             await until(polls, "an orchestrator that polls")

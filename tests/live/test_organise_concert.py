@@ -61,7 +61,7 @@ def until(condition: Callable[[], Found | None], what: str) -> Found:
 def organise(laptop: Laptop, **params: object) -> dict[str, Any]:
     """A concert, organised to its end."""
     given = [f"--param={name}={json.dumps(value)}" for name, value in params.items()]
-    case: dict[str, Any] = laptop.json("run", FLOW, *given, "--timeout", "200")["case"]
+    case: dict[str, Any] = laptop.json("run", FLOW, *given, "--timeout", "200")["run"]
     assert case["state"] == "completed"
     return case
 
@@ -165,7 +165,7 @@ def test_what_happens_outside_is_raised_and_answered_while_the_case_goes_on(
 ) -> None:
     doors = tmp_path / "doors"
     case = begin(laptop, ask, demand=38_000, doors=str(doors))
-    offered = laptop.json("raise", case)["triggers"]
+    offered = laptop.json("runs", "raise", case)["triggers"]
     assert {one["name"] for one in offered} == {
         "band broken up", "ticket sales better than expected", "band requests backstage refreshments",
     }  # fmt: skip
@@ -175,8 +175,8 @@ def test_what_happens_outside_is_raised_and_answered_while_the_case_goes_on(
         ("band requests backstage refreshments", ""),
         ("box office is off line", "sell_tickets"),
     ):
-        words = ["--item", item] if item else []
-        raised = laptop.json("raise", case, "--trigger", trigger, *words)
+        words = ["--task", item] if item else []
+        raised = laptop.json("runs", "raise", case, "--trigger", trigger, *words)
         assert raised["verdict"] == "exlet"
         found = incident(ask, case, "complete", name=raised["incident"])
         assert did(found) == (["suspend", "continue"] if item else [])
@@ -194,7 +194,7 @@ def test_a_band_that_breaks_up_and_a_roof_that_leaks(laptop: Laptop, ask: Callab
     doors = tmp_path / "doors"
     case = begin(laptop, ask, demand=38_000, doors=str(doors))
     # Nobody foresaw it: the case is suspended, and an exlet is written and launched for it.
-    raised = laptop.json("raise", case, "--new", "the roof leaks", "--reason", "cover the stage")
+    raised = laptop.json("runs", "raise", case, "--new", "the roof leaks", "--reason", "cover the stage")
     assert raised["verdict"] == "hold"
     doors.touch()
     laptop.run("inbox", "launch", raised["incident"], str(FOLDER / "cover-the-stage.yaml"))
@@ -202,7 +202,7 @@ def test_a_band_that_breaks_up_and_a_roof_that_leaks(laptop: Laptop, ask: Callab
     assert worklets(ask, "cover-the-stage") == ["completed"]
     assert ended(ask, case)["outputs"] == {"venue": "stadium", "seating": 40_000}
     other = begin(laptop, ask, demand=38_000, doors=str(tmp_path / "never"))
-    raised = laptop.json("raise", other, "--trigger", "band broken up")
+    raised = laptop.json("runs", "raise", other, "--trigger", "band broken up")
     assert ended(ask, other)["state"] == "removed"
     found = incident(ask, other, "complete", name=raised["incident"])
     assert (found["decisions"][0]["exlet"]["name"], did(found)) == ("cancel-show", ["suspend", "remove"])

@@ -80,9 +80,9 @@ def judged(crate: Path) -> list[dict[str, Any]]:
 def test_a_case_is_exported_with_its_attempts_and_incidents(laptop: Laptop, tmp_path: Path) -> None:
     (tmp_path / "flow.yaml").write_text(FLOW)
     laptop.run("run", "flow.yaml")
-    (case,) = laptop.json("cases")["cases"]
-    laptop.run("export", case["id"], "--to", "run.zip", "--license", "https://spdx.org/licenses/CC-BY-4.0")
-    laptop.run("export", case["id"], "--to", "run.zip", code=2)
+    (case,) = laptop.json("runs")["runs"]
+    laptop.run("runs", "export", case["id"], "--to", "run.zip", "--license", "https://spdx.org/licenses/CC-BY-4.0")
+    laptop.run("runs", "export", case["id"], "--to", "run.zip", code=2)
     crate = tmp_path / "crate"
     with zipfile.ZipFile(tmp_path / "run.zip") as archive:
         archive.extractall(crate)

@@ -94,7 +94,7 @@ async def test_a_flow_is_mended_on_it(temporal: str, tmp_path: Path, monkeypatch
             rule = await forestay(
                 "rules", "add", "--from", "newest", "--if", CONDITION, "--then", "{action: resubmit, wait: 1 s}"
             )
-            await forestay("rules", "promote", "domain/house", rule)
+            await forestay("rules", "promote", rule)
             await forestay("watch", case)
             # The next one needs nobody.
             await forestay("run", "reads.yaml")

@@ -177,7 +177,7 @@ def _start(one: Place) -> None:
     words = ("server", "start-dev", "--ip", "127.0.0.1", "--port", "7233", "--headless", "--log-level", "error")
     one.run(program, *words, log="temporal")
     one.domain.token("viewer", tenant=TENANT)  # the key that all its processes share
-    for process in ("server", "keeper", "worker"):
+    for process in ("server", "reconciler", "orchestrator"):
         one.forestay(process)
 
 

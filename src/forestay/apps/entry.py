@@ -19,19 +19,21 @@ from typing import Annotated
 import typer
 
 from forestay.apps import cli, processes
-from forestay.apps.cli.lazy_commands import LazyGroup
+from forestay.apps.cli.lazy_commands import RootGroup
 from forestay.ports.errors import PortError, Transient
 
 
-class _Commands(LazyGroup):
-    table = cli.VERBS | processes.COMMANDS
+class _Commands(RootGroup):
+    table = cli.in_order(processes.COMMANDS | cli.COMMANDS)
+    screen = cli.SCREEN
 
 
 app = typer.Typer(
     cls=_Commands,
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"max_content_width": 100},
+    epilog="docs/reference/glossary.md explains the terms.",
 )
 
 
@@ -50,7 +52,7 @@ def _root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Keeps job flows going when jobs, nodes, data, networks and schedulers fail."""
+    """Forestay keeps job flows going when jobs, nodes, data, networks and schedulers fail."""
 
 
 def main() -> None:

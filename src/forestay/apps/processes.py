@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forestay.apps.cli.lazy_commands import Register
+from forestay.apps.cli import ADMIN, START
+from forestay.apps.cli.lazy_commands import CommandGroup, Entry, built
 from forestay.apps.hidden_modules import hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from typer.models import CommandInfo
-
-app = typer.Typer()
-PROCESSES = "Processes"
+    from collections.abc import Callable, Coroutine
 
 
 def _logs(*, verbose: bool) -> None:
@@ -42,22 +38,21 @@ def _logs(*, verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, stream=sys.stderr)
 
 
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")]
 Store = Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or opensearch://HOST:PORT/PREFIX")]
 
 
-Temporal = Annotated[str | None, typer.Option(help="HOST:PORT of Temporal, for cases.")]
+Temporal = Annotated[str | None, typer.Option(help="HOST:PORT of Temporal, which runs flows.")]
 
 
-@app.command(rich_help_panel=PROCESSES)
 def server(
     listen: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
     store: Store = None,
-    lease: Annotated[int | None, typer.Option(help="Seconds a silent pilot keeps its claims.")] = None,
+    lease: Annotated[int | None, typer.Option(help="Seconds after which a silent pilot loses its claims.")] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run one server: the HTTP interface, claims, ends and beats. Several may run on one store."""
+    """Run a server. It serves the HTTP interface and the web pages, hands out jobs and takes results. Several may run on one store."""
     from forestay.apps.deferred_models import models_deferred
 
     _logs(verbose=verbose)
@@ -69,13 +64,12 @@ def server(
     _run(serve(load(listen=listen, port=port, store=store, lease=lease)))
 
 
-@app.command(rich_help_panel=PROCESSES)
-def keeper(
+def reconciler(
     store: Store = None,
-    lease: Annotated[int | None, typer.Option(help="Seconds a silent pilot keeps its claims.")] = None,
+    lease: Annotated[int | None, typer.Option(help="Seconds after which a silent pilot loses its claims.")] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run one keeper: orphans, alerts and callbacks. Several may run on one store."""
+    """Run a reconciler. It handles orphaned jobs, due retries, alerts and notifications. Several may run on one store."""
     _logs(verbose=verbose)
     from forestay.apps.config.settings import load
     from forestay.apps.reconciler.process import keep
@@ -83,9 +77,8 @@ def keeper(
     _run(keep(load(store=store, lease=lease)))
 
 
-@app.command(rich_help_panel=PROCESSES)
-def worker(store: Store = None, temporal: Temporal = None, verbose: Verbose = False) -> None:
-    """Run one worker: cases and their shards, on Temporal. Any number may run."""
+def orchestrator(store: Store = None, temporal: Temporal = None, verbose: Verbose = False) -> None:
+    """Run an orchestrator. It runs flows on Temporal. Any number may run."""
     _logs(verbose=verbose)
     from forestay.apps.config.settings import load
     from forestay.apps.orchestrator.process import work
@@ -93,15 +86,17 @@ def worker(store: Store = None, temporal: Temporal = None, verbose: Verbose = Fa
     _run(work(load(store=store, temporal=temporal)))
 
 
-@app.command(rich_help_panel=PROCESSES)
 def site(
     config: Annotated[Path, typer.Option(help="The site's settings, a TOML file.", show_default=False)],
     check: Annotated[
-        bool, typer.Option("--check", help="Look at settings, server and batch system, say what is wrong, and end.")
+        bool,
+        typer.Option(
+            "--check", help="Check the settings, the server and the batch system, print what is wrong, and exit."
+        ),
     ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run a site agent: it sends pilots to one batch system. As many as queued jobs need. Ended and started again it goes on."""
+    """Run a site agent. It starts as many pilots on one batch system as queued jobs need. After a restart it continues where it was."""
     import asyncio
 
     _logs(verbose=verbose)
@@ -114,30 +109,31 @@ def site(
         for one in wrong:
             sys.stderr.write(f"forestay: {one}\n")
         if not wrong:
-            sys.stdout.write(f"Site {settings.site} is in order: settings, spool, server and batch system.\n")
+            sys.stdout.write(f"Site {settings.site}: settings, spool, server and batch system are in order.\n")
         raise typer.Exit(1 if wrong else 0)
     _run(keep_site(settings))
 
 
-@app.command(
-    rich_help_panel=PROCESSES,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-)
 def pilot(context: typer.Context) -> None:
-    """Run a pilot, which claims jobs and runs them here. `forestay pilot --help` lists its options."""
+    """Run a pilot. It claims jobs and runs them on this machine. `forestay pilot --help` lists its options."""
     from forestay_pilot.__main__ import main as pilot_main
 
     raise typer.Exit(pilot_main(context.args))
 
 
-@app.command(rich_help_panel=PROCESSES)
 def watcher(
-    spool: Annotated[Path | None, typer.Option(help="Where the sbatch shim leaves word.")] = None,
-    engine: Annotated[str, typer.Option(help="The name under which the jobs are kept.")] = "slurm",
-    act: Annotated[bool, typer.Option("--act", help="Do what rules and people order; otherwise only look on.")] = False,
-    hold: Annotated[bool, typer.Option("--hold", help="A fault that no rule answers waits for a person.")] = False,
-    every: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between looks.")] = 5.0,
-    records: Annotated[Path | None, typer.Option(help="Where jobs write records of themselves, if they do.")] = None,
+    spool: Annotated[Path | None, typer.Option(help="Folder in which the sbatch shim records jobs.")] = None,
+    engine: Annotated[str, typer.Option(help="Engine name under which the jobs are recorded.")] = "slurm",
+    act: Annotated[
+        bool, typer.Option("--act", help="Carry out what rules and people decide. Without it, observe only.")
+    ] = False,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Hold jobs whose failure no rule answers until a person decides.")
+    ] = False,
+    every: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between two polls.")] = 5.0,
+    records: Annotated[
+        Path | None, typer.Option(help="Folder in which jobs write records of themselves, if they do.")
+    ] = None,
     override_no_requeue: Annotated[
         bool,
         typer.Option("--override-no-requeue", help="Also recover jobs that were submitted with --no-requeue."),
@@ -150,7 +146,7 @@ def watcher(
     ] = 120.0,
     verbose: Verbose = False,
 ) -> None:
-    """Look after users' own Slurm jobs. Those that went through the shim: say why one failed, and have it run again under its id."""
+    """Watch users' own Slurm jobs. Reports why a job submitted through the shim failed, and has it run again under its id."""
     _logs(verbose=verbose)
     from forestay.apps.watcher.process import SPOOL, WatcherSettings, watch
     from forestay.client.transport.settings import find_settings
@@ -169,20 +165,19 @@ def watcher(
     _run(watch(settings, server=known.server.value, token=known.token.value))
 
 
-@app.command(rich_help_panel=PROCESSES)
 def token(
-    subject: Annotated[str, typer.Argument(help="Whose token it is: a person or a service.")],
+    subject: Annotated[str, typer.Argument(help="Who the token is for: a person or a service.")],
     role: Annotated[
         list[str] | None,
         typer.Option(
-            help="viewer, submitter, operator, rule-author, approver or administrator; of programs engine, site or enrol. Repeatable; submitter unless given."
+            help="viewer, submitter, operator, rule-author, approver or administrator; for programs engine, site or enrol. Repeatable (submitter)."
         ),
     ] = None,
-    tenant: Annotated[str, typer.Option(help="The tenant it is for.")] = "default",
-    days: Annotated[int, typer.Option(min=1, max=366, help="How long it is good.")] = 30,
-    out: Annotated[Path | None, typer.Option(help="Write it to this file, readable by you alone.")] = None,
+    tenant: Annotated[str, typer.Option(help="Tenant.")] = "default",
+    days: Annotated[int, typer.Option(min=1, max=366, help="Days until it expires.")] = 30,
+    out: Annotated[Path | None, typer.Option(help="Write it to this file, readable only by you.")] = None,
 ) -> None:
-    """Make a token, signed by this machine's signing key."""
+    """Create a token, signed with this machine's signing key."""
     from forestay.adapters.private_file import write_private
     from forestay.apps.config.settings import load
     from forestay.apps.operations.tokens import make_token
@@ -190,7 +185,7 @@ def token(
     settings = load()
     if not settings.key_file.exists():
         sys.stderr.write(
-            f"forestay: there is no signing key at {settings.key_file}, so one is made; only a server with this very key takes the token. "
+            f"forestay: there is no signing key at {settings.key_file}, so a new one is created; only a server with the same key accepts the token. "
             "Run this where a server runs, as its user and with its FORESTAY_CONFIG and FORESTAY_STATE.\n"
         )
     text = make_token(settings, subject=subject, tenant=tenant, roles=role or ["submitter"], seconds=days * 86_400)
@@ -200,17 +195,14 @@ def token(
         write_private(out, text)
 
 
-@app.command(rich_help_panel=PROCESSES)
 def dev(
-    folder: Annotated[Path | None, typer.Option("--state", help="Where everything is kept.")] = None,
+    folder: Annotated[Path | None, typer.Option("--state", help="State folder.")] = None,
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8470,
-    slots: Annotated[int, typer.Option(min=1, max=256, help="Jobs that run at once.")] = 2,
-    flows: Annotated[
-        Path | None, typer.Option(help="Folder of Python flows that you trust; run by their names.")
-    ] = None,
+    slots: Annotated[int, typer.Option(min=1, max=256, help="Jobs that run at the same time.")] = 2,
+    flows: Annotated[Path | None, typer.Option(help="Folder of trusted Python flows, which are run by name.")] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run everything on a laptop. Server, worker, keeper, a pilot and Temporal, on SQLite. Ctrl-C stops it; nothing is lost."""
+    """Run everything on this machine, to try it out. Server, orchestrator, reconciler, a pilot and Temporal, on SQLite. Ctrl-C stops it; nothing is lost."""
     _logs(verbose=verbose)
     from forestay.apps.config.settings import load
     from forestay.apps.dev.process import run_dev
@@ -218,28 +210,41 @@ def dev(
     _run(run_dev(load(state=folder, port=port, flows=flows), slots=slots, verbose=verbose))
 
 
-@app.command(rich_help_panel="Look at the installation")
 def doctor(
-    folder: Annotated[Path | None, typer.Option("--state", help="Where everything is kept.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+    folder: Annotated[Path | None, typer.Option("--state", help="State folder.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
-    """Say what is wrong with an installation, and what to do. Looks at settings, files, store, Temporal, storage, keepers, workers, sites and pilots. Exit code 1 if something is."""
+    """Check an installation and say what to fix. Checks settings, files, store, Temporal, storage, reconcilers, orchestrators, sites and pilots. Exit code 1 if something is wrong."""
     from forestay.apps.doctor import run_doctor
 
     raise typer.Exit(run_doctor(folder, as_json=as_json))
 
 
-@app.command(rich_help_panel="Look at the installation")
-def receivers(
-    action: Annotated[str, typer.Argument(metavar="[list|try]", help="List them, or send one a letter.")] = "list",
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="With try: which one.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+def notification_channels(as_json: AsJson = False) -> None:
+    """List the notification channels. The settings are read as a reconciler reads them: run it where one runs, as its user."""
+    import json
+
+    from forestay.apps.config.settings import load
+
+    settings = load()
+    if as_json:
+        shown = [{"name": channel.name, "kind": channel.kind, "where": channel.where} for channel in settings.receivers]
+        sys.stdout.write(json.dumps({"channels": shown}) + "\n")
+    for channel in () if as_json else settings.receivers:
+        sys.stdout.write(f"{channel.name}  {channel.kind}  {channel.where}\n")
+    if not settings.receivers:
+        sys.stderr.write("No notifications are sent: the settings have no [[receivers]].\n")
+
+
+def send_test_notification(
+    name: Annotated[str, typer.Argument(metavar="CHANNEL", help="The name of the channel.")], as_json: AsJson = False
 ) -> None:
-    """Show who is told of notices, or `try` one.
+    """Send a test notification through a channel. Reports the answer of the other side.
 
-    The settings are read as a keeper reads them: run it where a keeper runs, as its user. `try` sends one letter that says that it is a trial, and tells what came back.
-
-    forestay receivers try ops
+    forestay notifications test ops
     """
     import asyncio
     import json
@@ -249,38 +254,28 @@ def receivers(
     from forestay.ports.errors import PortError, Transient
 
     settings = load()
-    if action == "list":
-        if as_json:
-            told = [{"name": one.name, "kind": one.kind, "where": one.where} for one in settings.receivers]
-            sys.stdout.write(json.dumps({"receivers": told}) + "\n")
-        for one in () if as_json else settings.receivers:
-            sys.stdout.write(f"{one.name}  {one.kind}  {one.where}\n")
-        if not settings.receivers:
-            sys.stderr.write("Nobody is told: the settings have no [[receivers]].\n")
-        return
-    if action != "try" or not name:
-        raise typer.BadParameter("say `list`, or `try` and the name of a receiver")
-    table = receiver_named(settings, name)
+    channel = receiver_named(settings, name)
     try:
-        delivery = asyncio.run(try_receiver(settings, table))
+        delivery = asyncio.run(try_receiver(settings, channel))
     except PortError as error:
         if as_json:
-            sys.stdout.write(json.dumps({"receiver": name, "taken": False, "detail": str(error)}) + "\n")
-        sys.stderr.write(f"forestay: {name} ({table.kind}, {table.where}) did not take it: {error}\n")
+            sys.stdout.write(json.dumps({"channel": name, "accepted": False, "detail": str(error)}) + "\n")
+        sys.stderr.write(f"forestay: {name} ({channel.kind}, {channel.where}) did not accept it: {error}\n")
         raise typer.Exit(6 if isinstance(error, Transient) else 1) from error
     if as_json:
-        sys.stdout.write(json.dumps({"receiver": name, "taken": True, "delivery": delivery}) + "\n")
+        sys.stdout.write(json.dumps({"channel": name, "accepted": True, "delivery": delivery}) + "\n")
     else:
-        sys.stdout.write(f"{name} ({table.kind}, {table.where}) took letter {delivery}. Is it there?\n")
+        sys.stdout.write(
+            f"{name} ({channel.kind}, {channel.where}) accepted notification {delivery}. Check that it arrived.\n"
+        )
 
 
-@app.command(rich_help_panel="Look at the installation")
 def restored(
-    reason: Annotated[str, typer.Option(help="Which backup it was, and why; kept in every job's story.")],
+    reason: Annotated[str, typer.Option(help="Which backup it was, and why; recorded in every job's story.")],
     store: Store = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Say that the store was brought back from a backup. Before anything is started on it: every claim that pilots may still hold is fenced off."""
+    """Record that the store was restored from a backup. Run it before anything is started on the store: every claim that pilots may still hold is fenced off."""
     import asyncio
 
     from forestay.apps.config.settings import load
@@ -289,28 +284,27 @@ def restored(
     settings = load(store=store)
     if not yes:
         if not sys.stdin.isatty():
-            sys.stderr.write("forestay: this changes every job that is not final; say --yes\n")
+            sys.stderr.write("forestay: this changes every job that is not final; use --yes\n")
             raise typer.Exit(2)
         typer.confirm("Raise the generation of every job that is not final?", abort=True, err=True)
     done = asyncio.run(store_restored(settings, reason=reason, say=lambda text: typer.echo(text, err=True)))
     sys.stdout.write(
-        f"Generation {done.generation}: {done.jobs} jobs, {done.running} of them were running and are to be had again, "
-        f"{done.held} with effects outside are held by `restored` until a person lets them go on.\n"
+        f"Generation {done.generation}: {done.jobs} jobs, {done.running} of them were running and are available again, "
+        f"{done.held} with external effects are held by `restored` until a person releases them.\n"
     )
 
 
-@app.command(rich_help_panel="Look at the installation")
 def prune(
     older_than: Annotated[str, typer.Option(metavar="TIME", help="How long ago they must have ended, such as 30d.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     store: Store = None,
     temporal: Temporal = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
-    """Remove jobs that ended long ago from the store. Everything may go on running meanwhile. Jobs of cases that have not ended stay, as do incidents, rules and files.
+    """Remove old finished jobs from the store. Everything may keep running meanwhile. Jobs of runs that have not ended are kept, as are incidents, rules and files.
 
-    Keepers do the same by themselves where `FORESTAY_KEEP_DAYS` says for how long.
+    Reconcilers do the same on their own where `FORESTAY_KEEP_DAYS` is set.
 
     forestay prune --older-than 30d --dry-run
     """
@@ -329,7 +323,7 @@ def prune(
         raise typer.BadParameter(str(error), param_hint="--older-than") from error
     if not (yes or dry_run):
         if not sys.stdin.isatty():
-            sys.stderr.write("forestay: this removes jobs for good; say --yes, or look first with --dry-run\n")
+            sys.stderr.write("forestay: this removes jobs permanently; use --yes, or count them first with --dry-run\n")
             raise typer.Exit(2)
         typer.confirm(f"Remove every job that ended more than {older_than} ago?", abort=True, err=True)
     settings = load(store=store, temporal=temporal)
@@ -337,7 +331,7 @@ def prune(
         with Output().progress("jobs") as bar:
             done = asyncio.run(prune_store(settings, seconds=seconds, dry_run=dry_run, told=bar.of))
     except PortError as error:
-        sys.stderr.write(f"forestay: {error}. What was removed is removed; run it again for the rest.\n")
+        sys.stderr.write(f"forestay: {error}. Jobs removed so far stay removed; run it again for the rest.\n")
         raise typer.Exit(6 if isinstance(error, Transient) else 1) from error
     if as_json:
         sys.stdout.write(json.dumps({**done._asdict(), "dry_run": dry_run}) + "\n")
@@ -345,10 +339,10 @@ def prune(
     verb = "would be removed" if dry_run else "were removed"
     sys.stdout.write(f"{done.removed} jobs {verb}.\n")
     if done.needed:
-        why = "belong to cases that have not ended, or their submitters are still to be told"
+        why = "belong to runs that have not ended, or their submitters have not been notified yet"
         if not settings.temporal:
-            why += "; whether cases have ended only Temporal knows, and none is set (FORESTAY_TEMPORAL)"
-        sys.stdout.write(f"{done.needed} stay: they {why}.\n")
+            why += "; only Temporal knows whether runs have ended, and none is set (FORESTAY_TEMPORAL)"
+        sys.stdout.write(f"{done.needed} kept: they {why}.\n")
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
@@ -367,11 +361,36 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
         sys.exit(130)
 
 
-def _command(info: CommandInfo) -> Register:
-    return lambda target: target.registered_commands.append(info)
+def _build(name: str, function: Callable[..., None], **settings: Any) -> Callable[[], Any]:
+    return lambda: built(name, lambda app: _register(app, name, function, settings))
 
 
-COMMANDS: dict[str, Register] = {
-    info.name or info.callback.__name__: _command(info) for info in app.registered_commands if info.callback is not None
+def _register(app: typer.Typer, name: str, function: Callable[..., None], settings: dict[str, Any]) -> None:
+    app.command(name, **settings)(function)
+
+
+def _notifications() -> CommandGroup:
+    table = {
+        "channels": Entry("", _build("channels", notification_channels)),
+        "test": Entry("", _build("test", send_test_notification)),
+    }
+    return CommandGroup("notifications", "List notification channels, and test one.", table, default="channels")
+
+
+_ITS_OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""The pilot reads its options itself."""
+COMMANDS: dict[str, Entry] = {
+    "dev": Entry(START, _build("dev", dev)),
+    "doctor": Entry(START, _build("doctor", doctor)),
+    "server": Entry(ADMIN, _build("server", server)),
+    "reconciler": Entry(ADMIN, _build("reconciler", reconciler)),
+    "orchestrator": Entry(ADMIN, _build("orchestrator", orchestrator)),
+    "site": Entry(ADMIN, _build("site", site)),
+    "pilot": Entry(ADMIN, _build("pilot", pilot, context_settings=_ITS_OWN)),
+    "watcher": Entry(ADMIN, _build("watcher", watcher)),
+    "token": Entry(ADMIN, _build("token", token)),
+    "notifications": Entry(ADMIN, _notifications),
+    "prune": Entry(ADMIN, _build("prune", prune)),
+    "restored": Entry(ADMIN, _build("restored", restored)),
 }
-"""All of the above by name, for a group that builds only the command that is called."""
+"""All of the above, for a group that builds only the command that is called."""

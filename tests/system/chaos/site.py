@@ -150,7 +150,7 @@ class Site:
         self._add(Child("server", name, lambda _who: [_forestay(), "server"], environment, self._logs))
 
     def _keeper_words(self, _who: str) -> Sequence[str]:
-        return [_forestay(), "keeper"]
+        return [_forestay(), "reconciler"]
 
     def _add_pilot(self, number: int) -> None:
         tenant = f"tenant-{number % self.size.tenants + 1}"

@@ -26,7 +26,7 @@ DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 CHART = DEPLOY / "helm/forestay"
 COMPOSE = DEPLOY / "compose/compose.yaml"
-OWN = {"server", "keeper", "worker"}
+OWN = {"server", "reconciler", "orchestrator"}
 NOT_SETTINGS = {"CONFIG", "ENROLMENT", "IMAGE"}
 """Variables that are read by others than the processes' settings."""
 
@@ -242,10 +242,10 @@ def test_chart_is_clean_and_draws_what_is_meant(tmp_path: Path) -> None:
             (keys,) = [volume["projected"] for volume in pod["volumes"] if volume["name"] == "keys"]
             assert [source["secret"]["name"] for source in keys["sources"]] == ["forestay-signing-key", "theirs"]
             assert "shared" in {volume["name"] for volume in pod["volumes"]}
-    without = drawn(tmp_path, "--set", "worker.replicas=0")
-    assert "site-worker" not in {one["metadata"]["name"] for one in without}
+    without = drawn(tmp_path, "--set", "orchestrator.replicas=0")
+    assert "site-orchestrator" not in {one["metadata"]["name"] for one in without}
     target = tmp_path / "forestay"
-    for wrong in ("settings.store=x", "ingress.enabled=true", "keeper.replicas=0", "store.existingSecret="):
+    for wrong in ("settings.store=x", "ingress.enabled=true", "reconciler.replicas=0", "store.existingSecret="):
         refused = subprocess.run([helm(), *TEMPLATE, target, "--set", wrong], capture_output=True, text=True)
         assert refused.returncode != 0, wrong
     assert json.loads((CHART / "values.schema.json").read_text())

@@ -104,11 +104,11 @@ def judge(shown: str) -> None:
     assert re.search(r"^[0-9a-f-]{36} completed\ngreeted: 3$", ran, re.MULTILINE), (
         "the flow did not come to its outputs"
     )
-    assert "greet" in ran[ran.index("$ forestay cases") :]
-    mended = shown[shown.index("$ CASE=") :]
+    assert "greet" in ran[ran.index("$ forestay runs") :]
+    mended = shown[shown.index("$ RUN=") :]
     assert "quux: all 5 seats are taken" in mended[mended.index("$ forestay explain") : mended.index("$ RULE=")]
     watched = mended[mended.index("$ forestay watch") :]
-    assert len(re.findall(r"^[0-9a-f-]{36} completed$", watched, re.MULTILINE)) == 2, "a case was not mended"
+    assert len(re.findall(r"^[0-9a-f-]{36} completed$", watched, re.MULTILINE)) == 2, "a run was not recovered"
 
 
 def main() -> None:

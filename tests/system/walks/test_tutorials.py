@@ -71,7 +71,7 @@ def test_your_first_rule(tmp_path: Path) -> None:
     assert len(re.findall(r"^ *[123] unknown ", after(shown, "forestay inbox --wait"), re.MULTILINE)) == 1, "one group"
     assert "quux: all 5 seats are taken" in after(shown, "forestay explain")
     assert "(shadow)" in after(shown, "forestay rules show")
-    assert "no wrong verdicts" in after(shown, "forestay rules replay")
+    assert "no wrong decisions" in after(shown, "forestay rules replay")
     assert after(shown, "forestay wait $(forestay jobs").count(" completed") == 3
     assert "It will be tried again, says the exlet" in after(shown, "forestay story")
 
@@ -86,7 +86,7 @@ def test_shadow_for_two_weeks_then_the_report(tmp_path: Path) -> None:
     assert after(shown, "forestay rules show").count("(shadow)") == 2
     report = after(shown, "forestay rules replay")
     assert "16 incidents" in report
-    assert "wrong verdicts 4" in report
+    assert "wrong decisions 4" in report
     last = shown.rpartition("$ forestay rules show")[2]
     assert "(shadow)" not in last.partition("\n$ ")[0]
     assert "cannot parse" in last.partition("\n$ ")[0]

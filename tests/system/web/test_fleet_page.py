@@ -36,7 +36,7 @@ async def test_a_first_visit_to_the_fleet_teaches_how_pilots_come(log_in: LogIn)
     ann = await log_in("ann", "operator", tenant="newcomers")
     await ann.page.get_by_role("link", name="Sites and pilots").click()
     await expect(ann.page.get_by_role("heading", name="No pilot has come yet")).to_be_visible()
-    await expect(ann.page.get_by_text("forestay enrol --site cluster")).to_be_visible()
+    await expect(ann.page.get_by_text("forestay pilots enrol --site cluster")).to_be_visible()
     for tab in ("Pilots", "Hosts", "Caches", "Peers"):
         await ann.page.get_by_role("tab", name=tab).click()
         await expect(ann.page.get_by_role("tabpanel", name=tab)).not_to_be_empty()

@@ -1,4 +1,4 @@
-"""What the pages tell people to type: every verb and option of `forestay` is one that the command has; no page names a place of the machine it was written on."""
+"""What the pages tell people to type: every command, sub-command and option of `forestay` is one that the command has; no page names a place of the machine it was written on."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer.main
 
+from forestay.apps.cli.lazy_commands import CommandGroup
 from forestay.apps.entry import app
 
 ROOT = Path(__file__).parents[3]
@@ -45,9 +46,17 @@ def wrong(call: str, verbs: dict[str, Any]) -> str:
     if not words or words[0] in ("pilot", "--version", "--help") or not re.fullmatch(r"[a-z-]+", words[0]):
         return ""  # the pilot reads its options itself; `forestay VERB` is a way to speak
     if words[0] not in verbs:
-        return f"there is no verb {words[0]}"
-    known = {name for one in verbs[words[0]].params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
-    asked = [word.partition("=")[0] for word in words[1:] if re.match(r"--[a-z]", word)]
+        return f"there is no command {words[0]}"
+    command, rest = verbs[words[0]], words[1:]
+    if isinstance(command, CommandGroup):
+        sub = rest[0] if rest and re.fullmatch(r"[a-z-]+", rest[0]) and rest[0][0] != "-" else command.default
+        if rest and rest[0] in ("--help", "…"):
+            return ""
+        if sub not in command.commands:
+            return f"{words[0]} has no sub-command {sub}"
+        command = command.commands[sub]
+    known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+    asked = [word.partition("=")[0] for word in rest if re.match(r"--[a-z]", word)]
     unknown = [word for word in asked if word not in known]
     return f"{words[0]} has no option {', '.join(unknown)}" if unknown else ""
 
@@ -68,7 +77,11 @@ def test_every_command_that_a_page_names_is_one(verbs: dict[str, Any]) -> None:
 
 def test_a_wrong_command_would_be_found(verbs: dict[str, Any]) -> None:
     page = "say `forestay sumbit x`:\n```console\n$ JOB=$(forestay submit --nmae hello -- echo --hidden)\n$ x | forestay wait - --timeout 9\n```\n"
-    assert [wrong(call, verbs) for call in told(page)] == ["submit has no option --nmae", "", "there is no verb sumbit"]
+    assert [wrong(call, verbs) for call in told(page)] == [
+        "submit has no option --nmae",
+        "",
+        "there is no command sumbit",
+    ]
 
 
 def test_no_page_names_the_machine_that_it_was_written_on() -> None:

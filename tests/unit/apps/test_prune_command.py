@@ -43,7 +43,7 @@ def prune(store: str, folder: Path, *words: str) -> subprocess.CompletedProcess[
 def test_it_counts_asks_removes_and_says_what_stays(store: str, tmp_path: Path) -> None:
     looked = prune(store, tmp_path, "--older-than", "30d", "--dry-run")
     assert looked.returncode == 0, looked.stderr
-    assert "3 jobs would be removed.\n1 stay: " in looked.stdout
+    assert "3 jobs would be removed.\n1 kept: " in looked.stdout
     assert "FORESTAY_TEMPORAL" in looked.stdout
     refused = prune(store, tmp_path, "--older-than", "30d")
     assert (refused.returncode, refused.stdout) == (2, "")

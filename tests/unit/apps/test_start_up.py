@@ -102,7 +102,7 @@ async def test_a_keeper_is_soon_at_work(tmp_path: Path) -> None:
         state.mkdir()
         async with processes(Domain(f"sqlite:///{state}/jobs.db", state), state) as running:
             keeper = running.keeper()
-            log = state / "keeper-0.log"
+            log = state / "reconciler-0.log"
 
             async def opened() -> bool:
                 assert keeper.process.poll() is None, log.read_text()

@@ -463,7 +463,7 @@ export const en = {
     firstWords: "Pilots run the jobs. Start one by hand, or let a site agent send them to your batch system:",
     firstSteps: [
       ["On one machine, everything at once", "forestay dev"],
-      ["A right for one pilot", "forestay enrol --site cluster --out pilot.secret"],
+      ["A right for one pilot", "forestay pilots enrol --site cluster --out pilot.secret"],
       ["The pilot itself, on the machine that is to run jobs", "forestay-pilot --server https://… --site cluster --enrolment-file pilot.secret --outputs /data/outputs"],
       ["Or an agent that sends pilots as jobs come", "forestay site --config /etc/forestay/site.toml"],
     ] as [string, string][],

@@ -459,7 +459,7 @@ export const zh: Texts = {
     firstWords: "作业由领航员运行。手动启动一个，或让站点代理把它们送到批处理系统：",
     firstSteps: [
       ["在一台机器上一次启动全部", "forestay dev"],
-      ["一个领航员的注册凭据", "forestay enrol --site cluster --out pilot.secret"],
+      ["一个领航员的注册凭据", "forestay pilots enrol --site cluster --out pilot.secret"],
       ["在要运行作业的机器上启动领航员", "forestay-pilot --server https://… --site cluster --enrolment-file pilot.secret --outputs /data/outputs"],
       ["或由代理按需发送领航员", "forestay site --config /etc/forestay/site.toml"],
     ],

@@ -106,7 +106,7 @@ def _public(key: str) -> OKPKey:
         return OKPKey.import_key({name: given[name] for name in ("kty", "crv", "x")})
     except (JoseError, ValueError, KeyError, TypeError) as error:
         raise Permanent(
-            "the key of a peer is an Ed25519 public key as JSON; `forestay peers` shows a domain's own"
+            "the key of a peer is an Ed25519 public key as JSON; `forestay peers key` prints a domain's own"
         ) from error
 
 

@@ -1,105 +1,249 @@
-"""The command line for people and scripts; the `forestay` command offers these verbs beside the processes.
+"""The command line for people and scripts; the `forestay` command offers these commands beside the processes.
 
-Nothing slow is imported here: a verb's module only when that verb is called, the client only when a verb talks to a server.
+Nothing slow is imported here: a command's module only when that command is called, the client only when a command talks to a server.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
-from forestay.apps.cli.lazy_commands import LazyGroup, Register
-from forestay.apps.cli.verb import verb
+from forestay.apps.cli.command import add_command
+from forestay.apps.cli.lazy_commands import CommandGroup, Entry, RootGroup, built
 
+START = "Start"
 JOBS = "Jobs"
-STEER = "Steer jobs"
 FLOWS = "Flows"
-FAULTS = "Faults and rules"
-LOOK = "Look at the installation"
+FAILURES = "Failures"
+FLEET = "Fleet"
+ADMIN = "Admin"
+PANELS = (START, JOBS, FLOWS, FAILURES, FLEET, ADMIN)
 
-_MODULES: dict[str, dict[str, str]] = {
-    JOBS: {
-        "submit": "jobs.submit",
-        "queue": "jobs.queue",
-        "jobs": "jobs.jobs",
-        "describe": "jobs.describe",
-        "story": "jobs.story",
-        "logs": "jobs.logs",
-        "wait": "jobs.wait",
+
+class Group(NamedTuple):
+    """A command with sub-commands: what it is for, the functions of the sub-commands, and the one that is the default."""
+
+    summary: str
+    commands: Mapping[str, str]
+    default: str = "list"
+
+
+_TABLE: dict[str, dict[str, str | Group]] = {
+    START: {
+        "status": "admin.installation:status",
+        "config": "admin.installation:config",
     },
-    STEER: {
-        "cancel": "jobs.steer",
-        "hold": "jobs.steer",
-        "release": "jobs.steer",
-        "retry": "jobs.steer",
-        "force-complete": "jobs.steer",
-        "force-fail": "jobs.steer",
+    JOBS: {
+        "submit": "jobs.submit:submit",
+        "queue": "jobs.queue:queue",
+        "jobs": "jobs.jobs:jobs",
+        "describe": "jobs.describe:describe",
+        "logs": "jobs.logs:logs",
+        "story": "jobs.story:story",
+        "wait": "jobs.wait:wait",
+        "events": "admin.installation:events",
+        "cancel": "jobs.steer:cancel",
+        "hold": "jobs.steer:hold",
+        "release": "jobs.steer:release",
+        "retry": "jobs.steer:retry",
+        "force-complete": "jobs.steer:force_complete",
+        "force-fail": "jobs.steer:force_fail",
+        "files": Group(
+            "Show where files are, and manage their replicas.",
+            {
+                "list": "data.files:list_files",
+                "where": "data.files:where",
+                "add": "data.files:add",
+                "remove": "data.files:remove",
+                "mark-bad": "data.files:mark_bad",
+                "mark-good": "data.files:mark_good",
+            },
+        ),
     },
     FLOWS: {
-        "run": "flows.run",
-        "watch": "flows.run",
-        "cases": "flows.cases",
-        "history": "flows.history",
-        "graph": "flows.graph",
-        "check": "flows.check",
-        "bpel": "flows.bpel",
-        "raise": "flows.raising",
-        "export": "flows.export",
+        "run": "flows.run:run",
+        "runs": Group(
+            "List, show and control runs of flows.",
+            {
+                "list": "flows.runs:list_runs",
+                "show": "flows.runs:show",
+                "history": "flows.history:history",
+                "cancel": "flows.control:cancel",
+                "suspend": "flows.control:suspend",
+                "resume": "flows.control:resume",
+                "retry": "flows.control:retry",
+                "skip": "flows.control:skip",
+                "raise": "flows.triggers:raise_exception",
+                "export": "flows.export:export",
+            },
+        ),
+        "watch": "flows.run:watch",
+        "graph": "flows.graph:graph",
+        "check": "flows.check:check",
+        "bpel": Group(
+            "Check, run and adapt processes in WS-BPEL 2.0.",
+            {
+                "check": "flows.bpel:check",
+                "run": "flows.bpel:run",
+                "adapt": "flows.bpel:adapt",
+                "send": "flows.bpel:send",
+            },
+            default="",
+        ),
     },
-    FAULTS: {
-        "inbox": "incidents.inbox",
-        "approve": "incidents.approve",
-        "explain": "incidents.explain",
-        "classify": "rules.classify",
-        "packs": "rules.packs",
-        "rules": "rules.rules",
-        "exlets": "rules.exlets",
+    FAILURES: {
+        "inbox": Group(
+            "List failures that need attention, and answer them.",
+            {"list": "incidents.inbox:list_inbox", "launch": "incidents.inbox:launch"},
+        ),
+        "explain": "incidents.explain:explain",
+        "rules": Group(
+            "Show, write, replay and promote rules.",
+            {
+                "list": "rules.rules:list_sets",
+                "show": "rules.rules:show",
+                "add": "rules.rules:add",
+                "test": "rules.rules:ask",
+                "replay": "rules.replay:replay",
+                "promote": "rules.rules:promote",
+                "demote": "rules.rules:demote",
+                "remove": "rules.rules:remove",
+                "propose": "rules.replay:propose",
+                "fields": "rules.rules:fields",
+                "versions": "rules.versions:versions",
+                "diff": "rules.versions:diff",
+                "rollback": "rules.versions:rollback",
+            },
+        ),
+        "playbooks": Group(
+            "Show, check and add playbooks, which rules start.",
+            {
+                "list": "rules.playbooks:list_playbooks",
+                "show": "rules.playbooks:show",
+                "add": "rules.playbooks:add",
+                "check": "rules.playbooks:check",
+            },
+        ),
+        "packs": Group(
+            "Show and test the patterns that find causes.",
+            {
+                "list": "rules.packs:list_packs",
+                "patterns": "rules.packs:patterns",
+                "show": "rules.packs:show",
+                "test": "rules.packs:run_fixtures",
+            },
+        ),
+        "safeguards": Group(
+            "Show what limits rules; stop and resume them.",
+            {
+                "show": "incidents.safeguards:show",
+                "stop": "incidents.safeguards:stop",
+                "resume": "incidents.safeguards:resume",
+                "try": "incidents.safeguards:try_again",
+                "allow": "incidents.safeguards:allow",
+            },
+            default="show",
+        ),
+        "approvals": Group(
+            "List, approve and reject actions that need an approval.",
+            {
+                "list": "incidents.approvals:list_approvals",
+                "approve": "incidents.approvals:approve",
+                "reject": "incidents.approvals:reject",
+            },
+        ),
+        "classify": "rules.classify:classify",
     },
-    LOOK: {
-        "files": "data.files",
-        "pilots": "fleet.pilots",
-        "hosts": "fleet.hosts",
-        "sites": "fleet.sites",
-        "peers": "fleet.peers",
-        "enrol": "fleet.enrol",
-        "alerts": "admin.installation",
-        "events": "admin.installation",
-        "status": "admin.installation",
-        "brake": "incidents.brake",
-        "audit": "admin.audit",
-        "link": "admin.installation",
-        "config": "admin.installation",
-        "plan": "admin.plan",
+    FLEET: {
+        "pilots": Group(
+            "List, enrol, drain and revoke pilots.",
+            {
+                "list": "fleet.pilots:list_pilots",
+                "enrol": "fleet.enrol:enrol",
+                "drain": "fleet.pilots:drain",
+                "revoke": "fleet.pilots:revoke",
+            },
+        ),
+        "hosts": Group(
+            "Show which hosts get jobs; close and open hosts.",
+            {"list": "fleet.hosts:list_hosts", "close": "fleet.hosts:close", "open": "fleet.hosts:open_host"},
+        ),
+        "sites": Group(
+            "Show the sites that start pilots.",
+            {"list": "fleet.sites:list_sites", "show": "fleet.sites:show"},
+        ),
+        "peers": Group(
+            "List, add and remove peer domains.",
+            {
+                "list": "fleet.peers:list_peers",
+                "key": "fleet.peers:key",
+                "add": "fleet.peers:add",
+                "remove": "fleet.peers:remove",
+            },
+        ),
+    },
+    ADMIN: {
+        "alerts": "admin.installation:alerts",
+        "audit": Group(
+            "Show and verify the audit log.",
+            {"list": "admin.audit:list_entries", "verify": "admin.audit:verify"},
+        ),
+        "plan": "admin.plan:plan",
+        "link": "admin.installation:link",
     },
 }
-"""The verbs by where help lists them, each with the module that has its function."""
+"""The commands by help panel, each with its function, `module:function`."""
+SCREEN: dict[str, tuple[str, ...]] = {
+    START: ("dev", "doctor", "status", "config"),
+    JOBS: ("submit", "queue", "jobs", "logs", "story", "wait", "cancel"),
+    FLOWS: ("run", "runs", "watch", "graph", "check", "bpel"),
+    FAILURES: ("inbox", "explain", "rules", "playbooks", "packs", "safeguards"),
+    FLEET: ("pilots", "hosts", "sites", "peers"),
+}
 
 
-def _verb(name: str, module: str, panel: str) -> Register:
-    def register(app: typer.Typer) -> None:
-        settings: dict[str, Any] = {"rich_help_panel": panel}
-        if name == "submit":  # what follows the first word of the command belongs to it, options included
+def _build(name: str, target: str) -> Callable[[], Any]:
+    def build() -> Any:
+        module, _, function = target.partition(":")
+        settings: dict[str, Any] = {}
+        if target == "jobs.submit:submit":  # what follows the first word of the command belongs to it, options included
             settings["context_settings"] = {"allow_interspersed_args": False}
-        function = "raise_" if name == "raise" else name.replace("-", "_")
-        verb(app, name, **settings)(getattr(import_module(f"forestay.apps.cli.{module}"), function))
+        found = getattr(import_module(f"forestay.apps.cli.{module}"), function)
+        return built(name, lambda app: add_command(app, name, **settings)(found))
 
-    return register
+    return build
 
 
-VERBS: dict[str, Register] = {
-    name: _verb(name, module, panel) for panel, names in _MODULES.items() for name, module in names.items()
+def _build_group(name: str, group: Group) -> Callable[[], Any]:
+    table = {sub: Entry("", _build(sub, target)) for sub, target in group.commands.items()}
+    return lambda: CommandGroup(name, group.summary, table, default=group.default)
+
+
+COMMANDS: dict[str, Entry] = {
+    name: Entry(panel, _build(name, what) if isinstance(what, str) else _build_group(name, what))
+    for panel, names in _TABLE.items()
+    for name, what in names.items()
 }
 
 
-class _Verbs(LazyGroup):
-    table = VERBS
+def in_order(table: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The commands in the order of the panels; within a panel as they stand."""
+    return dict(sorted(table.items(), key=lambda one: PANELS.index(one[1].panel)))
 
 
-app = typer.Typer(cls=_Verbs, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+class _Commands(RootGroup):
+    table = COMMANDS
+    screen = SCREEN
+
+
+app = typer.Typer(
+    cls=_Commands, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"max_content_width": 100}
+)
 
 
 @app.callback()
 def _root() -> None:
-    """What users do with jobs and flows."""
+    """Commands for users of Forestay."""

@@ -1,4 +1,4 @@
-"""`python -m forestay.apps.cli`: the verbs for users alone."""
+"""`python -m forestay.apps.cli`: only the commands for users."""
 
 from __future__ import annotations
 

@@ -96,6 +96,22 @@ def lasting(seconds: float) -> str:
     return f"{whole} s"
 
 
+def ago(text: str | None, now: datetime) -> str:
+    """For a list: 40s ago, 5m ago, 3h ago, 2d ago; a time that is to come as `in 5m`."""
+    then = read_moment(text)
+    if then is None:
+        return "-"
+    seconds = (now - then).total_seconds()
+    size = abs(round(seconds))
+    for unit, length, below in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172_800)):
+        if size < below:
+            span = f"{size // length}{unit}"
+            break
+    else:
+        span = f"{size // 86_400}d"
+    return f"in {span}" if seconds < -0.5 else f"{span} ago"
+
+
 def number_of(many: int, what: str) -> str:
     """1 rule, 2 rules, 12,000 rules."""
     return f"{many:,} {what}{'' if many == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Text in columns, as wide as it needs to be."""
+"""Text in columns: as wide as it needs to be, and no wider than the terminal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ class Column(NamedTuple):
 
     heading: str
     right: bool = False
-    widest: int | None = None
-    """Longer values are cut."""
+    flexible: bool = False
+    """Its values are cut first where the terminal is too narrow."""
     style: Callable[[str], str] | None = None
     """The colour of a value."""
+    wide: bool = False
+    """Only shown with `-o wide`."""
+
+
+SHORTEST = 8
+"""A flexible column is not cut below so many places as long as others can give way."""
 
 
 def cells(text: str) -> int:
@@ -47,27 +53,42 @@ def table(
     *,
     paint: Callable[..., str] = lambda text, *_: text,
     heading: bool = True,
+    width: int | None = None,
 ) -> list[str]:
-    """The lines of a table. Every value is made harmless here."""
-    clean = [
-        [cut(neutral.line(value), column.widest) if column.widest else neutral.line(value)
-         for value, column in zip(row, columns, strict=True)]
-        for row in rows
-    ]  # fmt: skip
-    widths = [
+    """The lines of a table, none longer than the width if there is one. Every value is made harmless here."""
+    clean = [[neutral.line(value) for value in row] for row in rows]
+    needed = [
         max([cells(row[place]) for row in clean] + [len(column.heading) if heading else 0])
         for place, column in enumerate(columns)
     ]
+    widths = needed if width is None else fitted(columns, needed, width)
     lines = []
     if heading:
         titles = [
-            padded(column.heading, width, right=column.right) for column, width in zip(columns, widths, strict=True)
+            padded(cut(column.heading, wide), wide, right=column.right)
+            for column, wide in zip(columns, widths, strict=True)
         ]
         lines.append(paint(" ".join(titles).rstrip(), "bold"))
     for row in clean:
         parts = []
-        for value, column, width in zip(row, columns, widths, strict=True):
-            text = padded(value, width, right=column.right)
+        for value, column, wide in zip(row, columns, widths, strict=True):
+            text = padded(cut(value, wide), wide, right=column.right)
             parts.append(paint(text, column.style(value)) if column.style else text)
         lines.append(" ".join(parts).rstrip())
     return lines
+
+
+def fitted(columns: Sequence[Column], needed: Sequence[int], width: int) -> list[int]:
+    """Widths that fit. The widest flexible column gives way first; if that is not enough, the others from the right."""
+    widths = list(needed)
+    too_much = sum(widths) + len(widths) - 1 - width
+    flexible = [place for place, column in enumerate(columns) if column.flexible]
+    while too_much > 0 and any(widths[place] > SHORTEST for place in flexible):
+        widest = max(flexible, key=lambda place: widths[place])
+        widths[widest] -= 1
+        too_much -= 1
+    for place in reversed(range(len(widths))):
+        given = max(0, min(too_much, widths[place] - 1))
+        widths[place] -= given
+        too_much -= given
+    return widths

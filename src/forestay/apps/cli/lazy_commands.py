@@ -1,4 +1,4 @@
-"""A group of commands in which only the command that is called is imported and built.
+"""Groups of commands in which only the command that is called is imported and built.
 
 Typer builds every command of a group before it looks at the arguments, and it imports pydantic to convert the values
 of any of them. Both cost more processor time than most commands take, so here a group keeps a table of names, and a
@@ -7,37 +7,51 @@ value that needs no conversion is taken as it is.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import Any, ClassVar
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-Register = Callable[[typer.Typer], None]
-"""Adds one command to an application."""
+from forestay.apps.cli.output import painted, wants_colour
+
+
+class Entry(NamedTuple):
+    """A command of a table: the help panel that lists it, and the function that builds it."""
+
+    panel: str
+    build: Callable[[], Any]
+
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,15}")
 _UNFIT = object()
 
 
+def built(name: str, register: Callable[[typer.Typer], None]) -> Any:
+    """The command that was registered under this name."""
+    app = typer.Typer(rich_markup_mode=None)
+    register(app)
+    return get_group(app).commands[name]
+
+
 class LazyCommands(MutableMapping[str, Any]):
     """The commands of a group by their names; each is built when it is first looked up."""
 
-    def __init__(self, table: Mapping[str, Register]) -> None:
+    def __init__(self, table: Mapping[str, Entry]) -> None:
         self._table = dict(table)
         self._built: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._built:
-            app = typer.Typer(rich_markup_mode=None)
-            self._table[name](app)
-            self._built[name] = get_group(app).commands[name]
+            self._built[name] = self._table[name].build()
         return self._built[name]
 
     def __setitem__(self, name: str, command: Any) -> None:
-        self._table[name] = lambda _: None
+        self._table[name] = Entry("", lambda: command)
         self._built[name] = command
 
     def __delitem__(self, name: str) -> None:
@@ -49,6 +63,13 @@ class LazyCommands(MutableMapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._table)
+
+    def panels(self) -> dict[str, list[str]]:
+        """The names by help panel, in the order of the table."""
+        found: dict[str, list[str]] = {}
+        for name, entry in self._table.items():
+            found.setdefault(entry.panel, []).append(name)
+        return found
 
 
 class PlainValue:
@@ -105,13 +126,13 @@ class PlainCommand(TyperCommand):
 
 
 class LazyGroup(TyperGroup):
-    """A group whose commands are those of a table."""
+    """A group whose commands are those of a table; its help lists them by panel."""
 
-    table: ClassVar[Mapping[str, Register]] = {}
+    table: ClassVar[Mapping[str, Entry]] = {}
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = LazyCommands(self.table)
+        self.commands: LazyCommands = LazyCommands(self.table)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _take_plain_values(self, ctx)
@@ -119,3 +140,73 @@ class LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """One section for each panel, all with the same first column."""
+        widest = max(map(len, self.commands))
+        limit = formatter.width - 6 - widest
+        for panel, names in self.commands.panels().items():
+            rows = [(name.ljust(widest), self._summary(name, limit)) for name in names]
+            with formatter.section(heading(panel or "Commands")):
+                formatter.write_dl(rows)
+
+    def _summary(self, name: str, limit: int) -> str:
+        return str(self.commands[name].get_short_help_str(limit))
+
+
+def heading(text: str) -> str:
+    return painted(text, ("bold",)) if wants_colour(sys.stdout, os.environ) else text
+
+
+class CommandGroup(LazyGroup):
+    """A command with sub-commands. One of them may be the default: it is meant when options, or nothing, follow."""
+
+    def __init__(self, name: str, summary: str, table: Mapping[str, Entry], *, default: str = "") -> None:
+        super().__init__(name=name, help=summary, rich_markup_mode=None, no_args_is_help=not default)
+        self.commands = LazyCommands(table)
+        self.default = default
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        options_only = not args or (args[0].startswith("-") and args[0] != "--help")
+        if self.default and options_only and not ctx.resilient_parsing:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def _summary(self, name: str, limit: int) -> str:
+        mark = " (default)" if name == self.default else ""
+        return super()._summary(name, limit - len(mark)).removesuffix("." if mark else "") + mark
+
+
+class RootGroup(LazyGroup):
+    """The `forestay` command: without arguments it prints its first screen."""
+
+    screen: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """The commands that the first screen explains, by panel; it only names the others."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            typer.echo("\n".join(self.first_screen(ctx.command.help or "")))
+            ctx.exit(0)
+        return super().parse_args(ctx, args)
+
+    def first_screen(self, summary: str) -> Iterator[str]:
+        """The lines that somebody who typed only `forestay` needs."""
+        panels = self.commands.panels()
+        left, middle = max(map(len, panels)) + 2, max(map(len, self.commands)) + 2
+        yield summary
+        for panel, names in panels.items():
+            yield ""
+            explained = [name for name in self.screen.get(panel, ()) if name in names]
+            lines = [f"{name:<{middle}}{self._summary(name, 200)}" for name in explained]
+            others = [name for name in names if name not in explained]
+            lines += _wrapped(", ".join(others), 98 - left)
+            for number, line in enumerate(lines):
+                yield (heading(panel) + " " * (left - len(panel)) if number == 0 else " " * left) + line
+        yield ""
+        yield "`forestay COMMAND --help` explains a command; `forestay --help` lists them all."
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, width, break_on_hyphens=False)

@@ -1,9 +1,10 @@
-"""What is written where: data on stdout, talk on stderr, colour and progress only for a person at a terminal."""
+"""What is written where: data on stdout, messages on stderr, colour and progress only for a person at a terminal."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,8 +33,11 @@ def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
 class Output:
     """The two streams of one command."""
 
-    def __init__(self, *, as_json: bool = False, quiet: bool = False, verbose: bool = False) -> None:
-        self.as_json = as_json
+    def __init__(
+        self, *, as_json: bool = False, quiet: bool = False, verbose: bool = False, form: str | None = None
+    ) -> None:
+        self.as_json = as_json or form == "json"
+        self.form = form
         self.quiet = quiet
         self.verbose = verbose
         for stream in (sys.stdout, sys.stderr):
@@ -59,15 +63,29 @@ class Output:
 
     def paint(self, text: str, *styles: str) -> str:
         """Colour for stdout."""
-        return _painted(text, styles) if self._colour_out else text
+        return painted(text, styles) if self._colour_out else text
 
     def data(self, text: str = "") -> None:
         """One line of what was asked for."""
         sys.stdout.write(text + "\n")
 
+    @property
+    def wide(self) -> bool:
+        """Whether a list has every column, whole ids and whole times."""
+        return self.form == "wide"
+
+    @property
+    def width(self) -> int | None:
+        """The places that a line of a table may take; None: as many as it needs, as for a program that reads it."""
+        if self.wide or not (self.to_terminal or os.environ.get("COLUMNS", "").isdigit()):
+            return None
+        return shutil.get_terminal_size().columns
+
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """Rows of what was asked for, under their headings."""
-        for line in table(columns, rows, paint=self.paint):
+        shown = [place for place, column in enumerate(columns) if self.wide or not column.wide]
+        kept = [[row[place] for place in shown] for row in rows]
+        for line in table([columns[place] for place in shown], kept, paint=self.paint, width=self.width):
             self.data(line)
 
     def raw(self, text: str) -> None:
@@ -95,19 +113,19 @@ class Output:
         sys.stdout.write("\n]}\n" if many else "]}\n")
 
     def say(self, text: str) -> None:
-        """Talk: what goes on, and what to do next."""
+        """A progress message: what goes on, and what to do next."""
         if not self.quiet:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
 
     def detail(self, text: str) -> None:
-        """Talk that only -v wants."""
+        """A progress message that only -v shows."""
         if self.verbose:
-            self.say(_painted(text, ("dim",)) if self.colour_err else text)
+            self.say(painted(text, ("dim",)) if self.colour_err else text)
 
     def complain(self, text: str) -> None:
         """Why something was not done; said even when quiet."""
-        sys.stderr.write((_painted("error:", ("red", "bold")) if self.colour_err else "error:") + f" {text}\n")
+        sys.stderr.write((painted("error:", ("red", "bold")) if self.colour_err else "error:") + f" {text}\n")
         sys.stderr.flush()
 
     @contextmanager
@@ -147,6 +165,7 @@ def as_json(value: Any, *, indented: bool = False) -> str:
     return neutral.json(text)
 
 
-def _painted(text: str, styles: tuple[str, ...]) -> str:
+def painted(text: str, styles: tuple[str, ...]) -> str:
+    """A text in the styles that are named."""
     codes = ";".join(_STYLES[style] for style in styles if style)
     return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text

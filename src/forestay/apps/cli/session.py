@@ -1,30 +1,34 @@
-"""What every verb has at hand: its options, the two streams, and a client made when it is first needed."""
+"""What every command has at hand: its options, the two streams, and a client made when it is first needed."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from forestay.apps.cli import neutral
+from forestay.apps.cli.amounts import ago, moment
+from forestay.apps.cli.columns import Column
 from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.ids import ShortIds
 from forestay.apps.cli.output import Output, as_json
 
 if TYPE_CHECKING:  # httpx takes longer to load than `--help` may take
     from forestay.client import ClientError, ForestayClient
+    from forestay.client.api.naming import Kind
     from forestay.client.transport.settings import Settings
 
-
+T = TypeVar("T")
 REOPEN_AFTER = 1.0
 """Seconds before a stream that broke is opened again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options that every verb takes."""
+    """The options that every command takes."""
 
     server: str | None = None
     token_file: Path | None = None
@@ -32,6 +36,8 @@ class Options:
     patience: float | None = None
     quiet: bool = False
     verbose: bool = False
+    form: str | None = None
+    """Of a list: wide, json or name."""
 
 
 class Session:
@@ -39,7 +45,7 @@ class Session:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.out = Output(as_json=options.as_json, quiet=options.quiet, verbose=options.verbose)
+        self.out = Output(as_json=options.as_json, quiet=options.quiet, verbose=options.verbose, form=options.form)
         self._client: ForestayClient | None = None
 
     @cached_property
@@ -78,14 +84,20 @@ class Session:
         if self._client is not None:
             self._client.close()
 
+    def ids(self, kind: Kind, names: Sequence[str]) -> list[str]:
+        """The ids of what was named, each once."""
+        from forestay.client.api.naming import resolve
+
+        return list(dict.fromkeys(resolve(self.client, kind, names)))
+
     def jobs(self, names: Sequence[str]) -> list[str]:
         """The ids of the jobs that were named, each once; `-` stands for ids on stdin."""
-        from forestay.client.api.naming import resolve
+        from forestay.client.api.naming import JOB
 
         given: list[str] = []
         for name in names:
             given += sys.stdin.read().split() if name == "-" else [name]
-        return list(dict.fromkeys(resolve(self.client, given)))
+        return self.ids(JOB, given)
 
     def job(self, name: str) -> str:
         """The id of the one job that was named."""
@@ -93,20 +105,55 @@ class Session:
 
         ids = self.jobs([name])
         if len(ids) != 1:
-            raise typer.BadParameter(f"one job is wanted, {len(ids)} are named")
+            raise typer.BadParameter(f"name one job, not {len(ids)}")
         return ids[0]
 
-    def case(self, name: str) -> str:
-        """The id of the case that was named."""
-        from forestay.client.api.naming import resolve_case
+    def flow_run(self, name: str) -> str:
+        """The id of the run that was named."""
+        from forestay.client.api.naming import RUN
 
-        return resolve_case(self.client, name)
+        return self.ids(RUN, [name])[0]
 
     def incident(self, name: str) -> str:
-        """The id of the incident that was named, or of the newest one of the job that was."""
+        """The id of the incident that was named, or of the newest one of the job or run that was."""
         from forestay.client.api.naming import resolve_incident
 
         return resolve_incident(self.client, name)
+
+    def rule(self, name: str, rule_set: str | None) -> tuple[str, str]:
+        """The set and the id of the rule that was named."""
+        from forestay.client.api.naming import resolve_rule
+
+        return resolve_rule(self.client, name, rule_set)
+
+    def short_ids(self, ids: Iterable[str]) -> ShortIds:
+        """The ids of a list as it shows them."""
+        return ShortIds(ids, whole=self.out.wide)
+
+    def when(self, text: str | None) -> str:
+        """A time in a list: how long ago, or with `-o wide` the time itself."""
+        return moment(text) if self.out.wide else ago(text, self.client.now())
+
+    def print_list(
+        self,
+        name: str,
+        found: Sequence[T],
+        columns: Sequence[Column],
+        row: Callable[[T], Sequence[str]],
+        *,
+        key: Callable[[T], str],
+        empty: str = "",
+    ) -> None:
+        """A list of what was asked for, in the form that was asked for: a table, ids or names alone, or JSON."""
+        if self.out.as_json:
+            self.out.document({name: found})
+        elif self.out.form == "name":
+            for one in found:
+                self.out.data(neutral.line(key(one)))
+        elif found:
+            self.out.table(columns, [row(one) for one in found])
+        elif empty:
+            self.out.say(empty)
 
     def sure(self, question: str, *, yes: bool) -> bool:
         """Ask a person; a script is taken at its word."""
@@ -121,7 +168,7 @@ class Session:
         from forestay.client.transport import errors
 
         code = next((code for kind, code in _codes() if isinstance(error, kind)), ExitCode.FAILED)
-        if self.options.as_json:
+        if self.out.as_json:
             problem: dict[str, object] = {"message": str(error), "exit_code": int(code)}
             if isinstance(error, errors.ApiError):
                 problem |= {"status": error.status, "title": error.title, "errors": list(error.problems)}
@@ -145,10 +192,10 @@ class Session:
         if isinstance(error, errors.Unavailable):
             hints = [f"Server: {self.settings.server.value} ({self.settings.server.source})."]
             if error.outcome_unknown:
-                hints.append("It may have been done all the same: look at the job before you ask again.")
+                hints.append("The request may have succeeded; check the job before retrying.")
             return hints
         if isinstance(error, errors.Conflict) and "job" in str(error):
-            return ["The job moved on since it was looked at. `forestay describe` shows how it stands now."]
+            return ["The job has changed in the meantime. `forestay describe` shows its present state."]
         return []
 
 

@@ -111,7 +111,7 @@ def _said_in(url: str, *, needed: bool) -> Iterator[Finding]:
             "generation",
             MISSING,
             f"a restore to generation {generation.number} was begun and not ended",
-            "Stop every server, keeper and worker, and run it again: forestay restored --reason TEXT",
+            "Stop every server, reconciler and orchestrator, and run it again: forestay restored --reason TEXT",
         )
     now = SystemClock().now()
     alive = [one for one in words if not one.silent(now)]
@@ -128,7 +128,7 @@ def _said_in(url: str, *, needed: bool) -> Iterator[Finding]:
         "keepers",
         MISSING if needed else NOTE,
         f"no keeper is alive, so orphans, faults and ends of cases wait ({last})",
-        "Start one or more: forestay keeper",
+        "Start one or more: forestay reconciler",
     )
 
 
@@ -177,7 +177,7 @@ def temporal(settings: Settings) -> Iterator[Finding]:
             "workers",
             MISSING,
             f"nobody takes work from the queue {queue}, so cases stand still",
-            "Start one or more: forestay worker. If some run, they have another FORESTAY_TASK_QUEUE or FORESTAY_TEMPORAL_NAMESPACE.",
+            "Start one or more: forestay orchestrator. If some run, they have another FORESTAY_TASK_QUEUE or FORESTAY_TEMPORAL_NAMESPACE.",
         )
 
 

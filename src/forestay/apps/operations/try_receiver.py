@@ -1,4 +1,4 @@
-"""`forestay receivers`: who is told of notices, and one letter to try a receiver with."""
+"""`forestay notifications`: the notification channels, and a test notification through one."""
 
 from __future__ import annotations
 

@@ -1,15 +1,19 @@
-"""Jobs and cases named by the beginning of their id.
+"""What a short id stands for: jobs, runs, incidents, pilots, rules and approvals, named by the beginning of their id.
 
-The interface has no search by the beginning of an id. So the newest jobs are looked through, as far as is cheap. If that
-were all jobs there are, the answer is certain. If there are more, a short beginning proves nothing: at least eight
-characters must be given, which by chance fit a second job among a million older ones about once in 4,000 cases.
+The HTTP interface has no search by the beginning of an id. So the newest are looked through, as far as is cheap. If these
+are all there are, the answer is certain. If there are more, a short beginning proves nothing: at least eight characters
+must be given, which by chance match a second one among a million older ones about once in 4,000 times.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
+from forestay.client.api import approval_calls, calls
+from forestay.client.api.answers import Incident
 from forestay.client.api.forestay_client import ForestayClient
 from forestay.client.transport.errors import Ambiguous, NotFound
 
@@ -17,9 +21,53 @@ NEWEST = "newest"
 SHORTEST = 4
 SURE = 8
 LOOK_THROUGH = 10_000
-"""So many of the newest jobs are looked through."""
-_WHOLE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
+"""So many of the newest are looked through."""
+PAGE = 1000
+_WHOLE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{64}")
 _BEGINNING = re.compile(r"[0-9A-Za-z_.:-]+")
+
+
+class Kind(NamedTuple):
+    """Something that has an id: what it is called, and how a page of ids is read, the newest first."""
+
+    word: str
+    page: Callable[[ForestayClient, str | None], tuple[Iterable[str], str | None]]
+
+
+def _jobs(client: ForestayClient, cursor: str | None) -> tuple[Iterable[str], str | None]:
+    page = client.find_jobs(sort="-created", limit=PAGE, cursor=cursor)
+    return (job["id"] for job in page.jobs), page.cursor
+
+
+def _runs(client: ForestayClient, cursor: str | None) -> tuple[Iterable[str], str | None]:
+    page = client.find_cases(limit=PAGE, cursor=cursor)
+    return (run["id"] for run in page.cases), page.cursor
+
+
+def _flows(client: ForestayClient, cursor: str | None) -> tuple[Iterable[str], str | None]:
+    page = client.find_cases(limit=PAGE, cursor=cursor)
+    return (run["version"] for run in page.cases), page.cursor
+
+
+def _specifications(client: ForestayClient, cursor: str | None) -> tuple[Iterable[str], str | None]:
+    page = client.find_jobs(sort="-created", limit=PAGE, cursor=cursor)
+    return (job["specification"] for job in page.jobs), page.cursor
+
+
+def _pilots(client: ForestayClient, _: str | None) -> tuple[Iterable[str], str | None]:
+    return (str(pilot["id"]) for pilot in client.send(calls.fleet())["pilots"]), None
+
+
+def _approvals(client: ForestayClient, _: str | None) -> tuple[Iterable[str], str | None]:
+    return (str(request["id"]) for request in client.send(approval_calls.approvals())), None
+
+
+JOB = Kind("job", _jobs)
+RUN = Kind("run", _runs)
+FLOW = Kind("flow version", _flows)
+SPECIFICATION = Kind("specification", _specifications)
+PILOT = Kind("pilot", _pilots)
+APPROVAL = Kind("approval request", _approvals)
 
 
 def is_whole(name: str) -> bool:
@@ -27,90 +75,122 @@ def is_whole(name: str) -> bool:
     return _WHOLE.fullmatch(name.lower()) is not None
 
 
-def resolve(client: ForestayClient, names: Sequence[str]) -> list[str]:
+def resolve(client: ForestayClient, kind: Kind, names: Sequence[str]) -> list[str]:
     """The ids that the names stand for, in order; all names are looked up in one pass."""
     asked = {name: name.lower() for name in names if not is_whole(name)}
-    for name in asked:
-        if len(name) < SHORTEST or not _BEGINNING.fullmatch(name):
-            raise Ambiguous(f"{name!r} is not a job's id; give the id, or at least its first {SHORTEST} characters")
     found: dict[str, set[str]] = {name: set() for name in asked}
-    seen, more = 0, False
-    if asked:
-        beginnings = tuple(asked.values())
-        cursor = None
-        while True:
-            page = client.find_jobs(sort="-created", limit=1000, cursor=cursor)
-            seen += len(page.jobs)
-            for job in page.jobs:
-                if job["id"].startswith(beginnings):
-                    for name, beginning in asked.items():
-                        if job["id"].startswith(beginning):
-                            found[name].add(job["id"])
-            cursor = page.cursor
-            if cursor is None or seen >= LOOK_THROUGH:
-                more = cursor is not None
-                break
-    return [name.lower() if name not in asked else _only(name, found[name], seen=seen, more=more) for name in names]
+    for name in asked:
+        check_beginning(name, kind.word)
+    seen, more, cursor = 0, False, None
+    while asked:
+        ids, cursor = kind.page(client, cursor)
+        for one in ids:
+            seen += 1
+            for name, beginning in asked.items():
+                if one.lower().startswith(beginning):
+                    found[name].add(one)
+        if cursor is None or seen >= LOOK_THROUGH:
+            more = cursor is not None
+            break
+    return [
+        only(name, found[name], kind.word, seen=seen, more=more) if name in asked else name.lower() for name in names
+    ]
 
 
-def _only(name: str, fits: set[str], *, seen: int, more: bool, what: str = "job") -> str:
+def check_beginning(name: str, word: str) -> None:
+    if len(name) < SHORTEST or not _BEGINNING.fullmatch(name):
+        raise Ambiguous(f"{name!r} is not the id of a {word}; give the id, or at least its first {SHORTEST} characters")
+
+
+def only(name: str, fits: set[str], word: str, *, seen: int = 0, more: bool = False) -> str:
+    """The one id that a beginning stands for; none and several are told apart."""
+    exact = [one for one in fits if one.lower() == name.lower()]
+    if exact:
+        return exact[0]
     if len(fits) > 1:
         some = ", ".join(sorted(fits)[:3]) + (", …" if len(fits) > 3 else "")
-        raise Ambiguous(f"{name!r} fits {len(fits)} {what}s ({some}); give more characters")
+        raise Ambiguous(f"{name!r} is ambiguous: {len(fits)} {word}s begin with it ({some}); give more characters")
     if not fits:
-        among = f"among the {seen:,} newest {what}s; give the whole id" if more else "in this tenant"
-        raise NotFound(f"no {what}'s id begins with {name!r} {among}", status=404)
+        among = f"among the {seen:,} newest {word}s; give the whole id" if more else "in this tenant"
+        raise NotFound(f"there is no {word} with an id that begins with {name!r} {among}", status=404)
     if more and len(name) < SURE:
         raise Ambiguous(
-            f"{name!r} fits one of the {seen:,} newest {what}s, but there are more; give at least {SURE} characters"
+            f"{name!r} matches one of the {seen:,} newest {word}s, but there are more; give at least {SURE} characters"
         )
     return next(iter(fits))
 
 
-def resolve_case(client: ForestayClient, name: str) -> str:
-    """The id of the case that a name stands for; the newest cases are looked through, as with jobs."""
+def resolve_rule(client: ForestayClient, name: str, rule_set: str | None = None) -> tuple[str, str]:
+    """The rule set and the id of the rule that a name stands for, in the set that is named or in all of them."""
+    check_beginning(name, "rule")
+    sets = [rule_set] if rule_set else [f"{one['level']}/{one['name']}" for one in client.rule_sets()]
     if is_whole(name):
-        return name.lower()
-    if len(name) < SHORTEST or not _BEGINNING.fullmatch(name):
-        raise Ambiguous(f"{name!r} is not a case's id; give the id, or at least its first {SHORTEST} characters")
-    fits: set[str] = set()
-    seen, cursor = 0, None
-    while True:
-        page = client.find_cases(limit=1000, cursor=cursor)
-        seen += len(page.cases)
-        fits |= {one["id"] for one in page.cases if one["id"].startswith(name.lower())}
-        cursor = page.cursor
-        if cursor is None or seen >= LOOK_THROUGH:
-            return _only(name, fits, seen=seen, more=cursor is not None, what="case")
+        for home in sets:
+            with suppress(NotFound):
+                return home, str(client.rule(home, name.lower())["id"])
+        raise NotFound(f"there is no rule {name}", status=404)
+    homes = {
+        str(rule["id"]): one
+        for one in sets
+        for tree in client.rule_set(one)["trees"]
+        for rule in tree["rules"]
+        if str(rule["id"]).startswith(name.lower())
+    }
+    found = only(name, set(homes), "rule")
+    return homes[found], found
 
 
 def resolve_incident(client: ForestayClient, name: str) -> str:
-    """The id of the incident that a name stands for: its own, its beginning, a job, whose newest incident is meant, or `newest` of all that wait for a person."""
+    """The id of the incident that a name stands for.
+
+    It may be the incident's own id, or that of its job or run, whose newest incident is meant; the id that a batch system
+    gave the job; or `newest`, of all that need attention. Each of them may be shortened.
+    """
     if name == NEWEST:
         page = client.find_incidents({"state": "held"}, limit=1)
         if not page.incidents:
-            raise NotFound("nothing waits for a person", status=404)
+            raise NotFound("no failures need attention", status=404)
         return page.incidents[0]["id"]
-    seen, more, cursor = 0, False, None
-    fits: dict[str, None] = {}
     if is_whole(name):
         try:
             return client.incident(name.lower())["id"]
         except NotFound:
-            pass
-    elif len(name) >= SHORTEST and _BEGINNING.fullmatch(name):
-        while seen < LOOK_THROUGH:
-            page = client.find_incidents({}, limit=1000, cursor=cursor)
-            seen += len(page.incidents)
-            fits |= {one["id"]: None for one in page.incidents if one["id"].startswith(name.lower())}
-            cursor = page.cursor
-            if cursor is None:
-                break
-        more = cursor is not None
-    if fits:
-        return _only(name, set(fits), seen=seen, more=more, what="incident")
-    (job,) = resolve(client, [name])
+            for field in ("job", "case"):
+                page = client.find_incidents({field: name.lower()}, limit=1)
+                if page.incidents:
+                    return page.incidents[0]["id"]
+            raise NotFound(f"there is no incident {name}, and none of a job or a run {name}", status=404) from None
+    found, seen, more = _matching_incidents(client, name.lower())
+    for word, matches in zip(("incident", "job", "run", "item"), found.values(), strict=True):
+        if matches:
+            return matches[only(name, set(matches), word, seen=seen, more=more)]
+    (job,) = resolve(client, JOB, [name])
     page = client.find_incidents({"job": job}, limit=1)
     if not page.incidents:
         raise NotFound(f"nothing is known to have gone wrong with job {job}", status=404)
     return page.incidents[0]["id"]
+
+
+def _matching_incidents(client: ForestayClient, name: str) -> tuple[Mapping[str, dict[str, str]], int, bool]:
+    """The newest incident of each incident, job, run and item that begins so; how many were seen, and whether there are more."""
+    found: dict[str, dict[str, str]] = {"id": {}, "job": {}, "case": {}, "item": {}}
+    seen, cursor = 0, None
+    while seen < LOOK_THROUGH:
+        page = client.find_incidents({}, limit=PAGE, cursor=cursor)
+        seen += len(page.incidents)
+        for incident in page.incidents:
+            for field, text in _names_of(incident):
+                if text == name if field == "item" else len(name) >= SHORTEST and text.startswith(name):
+                    found[field].setdefault(text, incident["id"])
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return found, seen, cursor is not None
+
+
+def _names_of(incident: Incident) -> Iterable[tuple[str, str]]:
+    """What an incident may be named by; an item is `name:id`, with the id of its engine or batch system."""
+    yield "id", incident["id"]
+    yield "job", incident["job"]
+    yield "case", incident["case"]
+    yield "item", incident["item"].rpartition(":")[2].lower()

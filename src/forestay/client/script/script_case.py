@@ -69,7 +69,7 @@ class ScriptCase:
         self.key = key or f"{name}-{uuid.uuid4().hex[:12]}"
         self.engine = engine
         self.id = ""
-        """Our id of the case, known after the first report; `forestay history` tells its story by it."""
+        """Our id of the case, known after the first report; `forestay runs history` shows its event log."""
         self._client, self._hold, self._patience, self._sleep = client, hold, patience, sleep
         self._closes = closes
         self._obeying = Obeying(dict(data or {}))

@@ -52,10 +52,10 @@ class Conflict(ApiError):
 
 
 class WaitsForApproval(ClientError):
-    """It was not done yet: it needs a second person, who is now asked. Nothing more has to be sent."""
+    """It was not done yet: it needs an approval, which is now requested. Nothing more has to be sent."""
 
     def __init__(self, request: str, words: str) -> None:
-        super().__init__(f"waits for a second person: forestay approve {request}")
+        super().__init__(f"needs an approval: forestay approvals approve {request}")
         self.request = request
         self.words = words
 

@@ -90,7 +90,7 @@ class KeepPeers:
         named = self.tokens.name(peer.key)
         if named == self.tokens.name(self.tokens.public):
             raise Conflict(
-                "this is this domain's own key; the other domain's `forestay peers` shows the one that is wanted"
+                "this is this domain's own key; the other domain's `forestay peers key` prints the right one"
             )
         others = [one for one in await self.all() if one.name != peer.name]
         if any(self.tokens.name(one.key) == named for one in others):

@@ -48,6 +48,7 @@ from forestay_pilot.process import libc
 
 SILENT = timedelta(seconds=6)
 """After so long an activity of a killed worker is given to another; the product's 20 seconds would only make trials longer."""
+COMMANDS = {"keeper": "reconciler", "worker": "orchestrator"}
 LOADED = (app, keeper, worker)
 """What a process loads only when it is started."""
 
@@ -157,7 +158,7 @@ def live_on(folder: Path, role: str) -> int:
         if child == 0:
             libc.die_with_parent()
             install(FaultPoints(folder, role))
-            sys.argv = ["forestay", role]
+            sys.argv = ["forestay", COMMANDS.get(role, role)]
             main()
             sys.exit()
         _, status = os.waitpid(child, 0)

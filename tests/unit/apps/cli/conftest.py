@@ -56,7 +56,7 @@ class Shell:
 
     def whole(self) -> dict[str, str | None]:
         cleared: dict[str, str | None] = {name: None for name in os.environ if name.startswith("FORESTAY_")}
-        cleared |= dict.fromkeys(("NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "FORCE_COLOR"))
+        cleared |= dict.fromkeys(("NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "FORCE_COLOR", "COLUMNS"))
         return cleared | self.environment
 
     def start(self, words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:

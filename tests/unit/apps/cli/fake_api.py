@@ -120,6 +120,8 @@ class FakeCases:
                 return 200, states.pop(0) if len(states) > 1 else states[0]
             case ("GET", "cases", [case, "story"]) if case in self.states:
                 return 200, {"story": self.history, "cursor": None}
+            case ("POST", "cases", [case, "verbs"]) if case in self.states:
+                return 200, {"id": asked.body["id"], "accepted": True, "detail": ""}
         return 404, f"there is no {asked.path}"
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.apps.cli import neutral
-from forestay.apps.cli.amounts import elapsed, lasting, parse_duration, parse_moment, parse_size, size
+from forestay.apps.cli.amounts import ago, elapsed, lasting, parse_duration, parse_moment, parse_size, size
 from forestay.apps.cli.columns import Column, cells, cut, table
 from forestay.apps.cli.output import as_json
 
@@ -113,3 +113,36 @@ def test_wide_characters_take_two_places() -> None:
         "日本  1",
         "x    22",
     ]
+
+
+@pytest.mark.parametrize(
+    ("then", "text"),
+    [
+        ("2026-05-01T11:59:20Z", "40s ago"),
+        ("2026-05-01T11:30:00Z", "30m ago"),
+        ("2026-05-01T08:30:00Z", "3h ago"),
+        ("2026-04-20T12:00:00Z", "11d ago"),
+        ("2026-05-01T12:05:00Z", "in 5m"),
+        ("2026-05-01T12:00:00.3Z", "0s ago"),
+        (None, "-"),
+    ],
+)
+def test_ages(then: str | None, text: str) -> None:
+    assert ago(then, NOW) == text
+
+
+COLUMNS = [Column("ID"), Column("NAME", flexible=True), Column("N", right=True), Column("WHY", flexible=True)]
+
+
+@given(st.lists(st.lists(st.text(max_size=60), min_size=4, max_size=4), max_size=5), st.integers(20, 120))
+def test_a_table_fits_its_width(rows: list[list[str]], width: int) -> None:
+    shown = table(COLUMNS, rows, width=width)
+    assert len(shown) == len(rows) + 1
+    assert all(cells(line) <= width for line in shown)
+
+
+def test_the_widest_flexible_column_gives_way_first() -> None:
+    rows = [["0123456789", "short name", "1", "a very long reason for all of it"]]
+    assert table(COLUMNS, rows, width=40)[1] == "0123456789 short name 1 a very long rea…"
+    assert table(COLUMNS, rows, width=24)[1] == "0123456789 short n… 1 a…"
+    assert table(COLUMNS, rows)[1] == " ".join(rows[0])

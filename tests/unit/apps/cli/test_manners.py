@@ -6,24 +6,41 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 from tests.unit.apps.cli.conftest import Shell
 from tests.unit.apps.cli.fake_api import TOKEN, FakeApi, claim_json, job_json
+from typer.testing import CliRunner
 
+from forestay.apps import entry
+from forestay.apps.cli import PANELS, app
+from forestay.apps.cli.lazy_commands import CommandGroup
 from forestay.apps.cli.output import wants_colour
 
 JOB = job_json(1)["id"]
-VERBS = (
-    "submit", "queue", "jobs", "describe", "story", "logs", "wait", "cancel", "hold", "release", "retry", "force-complete",
-    "force-fail", "run", "watch", "cases", "history", "graph", "check", "bpel", "raise", "inbox", "explain", "classify", "packs", "rules", "exlets",
-    "files", "pilots", "hosts", "sites", "peers", "enrol", "alerts", "events", "status", "brake", "audit", "link", "config", "plan", "export", "approve",
-)  # fmt: skip
+
+
+def _commands() -> dict[str, list[str]]:
+    """Every command with its sub-commands; those without any have an empty list."""
+    group: Any = typer.main.get_command(app)
+    found: dict[str, list[str]] = {}
+    for name in group.commands:
+        command = group.commands[name]
+        found[name] = list(command.commands) if isinstance(command, CommandGroup) else []
+    return found
+
+
+COMMANDS = _commands()
+CALLS = [[name, *([sub] if sub else [])] for name, subs in COMMANDS.items() for sub in subs or [""]]
+"""Every command that does something."""
 
 
 class Terminal(io.StringIO):
@@ -57,17 +74,46 @@ def test_no_colour_and_no_bar_off_a_terminal(forestay: Shell, api: FakeApi) -> N
     assert "\x1b[32mR" in forestay("queue").out
 
 
-def test_the_list_of_verbs_fits_a_terminal_and_cuts_no_sentence(forestay: Shell) -> None:
+@pytest.mark.parametrize("words", [[], *([name] for name, subs in COMMANDS.items() if subs)], ids=" ".join)
+def test_the_list_of_verbs_fits_a_terminal_and_cuts_no_sentence(forestay: Shell, words: list[str]) -> None:
     forestay.environment["COLUMNS"] = "80"
-    shown = forestay("--help").out.splitlines()
+    shown = forestay(*words, "--help").out.splitlines()
     assert [line for line in shown[1:] if line.endswith("...") or len(line) > 80] == []
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_an_example_and_json(forestay: Shell, verb: str) -> None:
-    ended = forestay(verb, "--help")
+def test_the_first_screen_is_one_screen(lonely: Shell) -> None:
+    """Of the whole command, with the processes; it names every command."""
+    ended = CliRunner().invoke(entry.app, [], env=lonely.whole())
+    lines = ended.stdout.splitlines()
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert len(lines) <= 40
+    assert all(len(line) <= 100 for line in lines)
+    assert [line.split()[0] for line in lines[2:-1] if line[:1].isupper()] == [
+        "Start", "Jobs", "Flows", "Failures", "Fleet", "Admin",
+    ]  # fmt: skip
+    group: Any = typer.main.get_command(entry.app)
+    assert set(group.commands) <= set(re.findall(r"[a-z-]+", ended.stdout))
+
+
+def test_help_has_a_panel_for_each_group(forestay: Shell) -> None:
+    shown = forestay("--help").out
+    places = [shown.index(f"\n{panel}:\n") for panel in PANELS]
+    assert places == sorted(places)
+
+
+def test_a_sub_command_is_suggested_and_the_default_is_marked(forestay: Shell) -> None:
+    assert "list     List runs, newest first (default)" in forestay("runs", "--help").out
+    wrong = forestay("runs", "lst")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "Did you mean 'list'" in wrong.err
+    assert forestay("bpel").code == 2
+
+
+@pytest.mark.parametrize("words", CALLS, ids=" ".join)
+def test_every_verb_has_help_with_an_example_and_json(forestay: Shell, words: list[str]) -> None:
+    ended = forestay(*words, "--help")
     assert (ended.code, ended.err) == (0, "")
-    assert f"forestay {verb} " in ended.out.replace("\n", " ") + " "
+    assert f"forestay {' '.join(words)} " in ended.out.replace("\n", " ") + " "
     assert "--json" in ended.out
 
 
@@ -75,10 +121,11 @@ def test_every_verb_has_help_with_an_example_and_json(forestay: Shell, verb: str
     "words",
     [[verb, *(["--attempt", "1", "--reason", "r"] if verb.startswith("force") else []), JOB]
      for verb in ("describe", "story", "logs", "wait", "cancel", "hold", "release", "retry", "force-complete", "force-fail")]
-    + [["watch", JOB], ["history", JOB], ["graph", JOB], ["cases"], ["rules", "list"], ["exlets", "list"], ["link"], ["queue"], ["jobs"], ["files"], ["pilots"], ["alerts"], ["brake"], ["audit"], ["audit", "verify"], ["events"], ["status"], ["submit", "--", "true"]],
+    + [["watch", JOB], ["runs", "history", JOB], ["runs", "show", JOB], ["runs", "cancel", JOB], ["graph", JOB], ["runs"], ["runs", "list"], ["rules", "list"], ["playbooks", "list"], ["link"], ["queue"], ["jobs"], ["files"], ["pilots"], ["alerts"], ["safeguards"], ["audit"], ["audit", "verify"], ["events"], ["status"], ["submit", "--", "true"]],
 )  # fmt: skip
 def test_errors_have_their_codes_and_never_touch_stdout(forestay: Shell, api: FakeApi, words: list[str]) -> None:
-    verb, *rest = words
+    own = next((place for place, word in enumerate(words[1:], 1) if word not in COMMANDS[words[0]]), len(words))
+    verb, rest = words[:own], words[own:]
     if JOB in words:
         missing = forestay(*words)
         assert (missing.code, missing.out) == (3, "")
@@ -87,7 +134,7 @@ def test_errors_have_their_codes_and_never_touch_stdout(forestay: Shell, api: Fa
     assert (refused.code, refused.out) == (4, "")
     assert "FORESTAY_TOKEN" in refused.err
     forestay.environment["FORESTAY_SERVER"] = "http://127.0.0.1:9"
-    away = forestay(verb, "--patience", "0", *rest)
+    away = forestay(*verb, "--patience", "0", *rest)
     assert (away.code, away.out) == (6, "")
     assert "http://127.0.0.1:9" in away.err
 
@@ -159,7 +206,7 @@ def test_a_person_is_asked_before_something_is_destroyed(forestay: Shell, api: F
     api.put(job_json(1))
     screen = on_terminal(forestay, ["cancel", JOB[:8]], answer=b"n\n", question=b"[y/N]")
     assert "align of alice, available" in screen
-    assert "Nothing was done" in screen
+    assert "Nothing was changed" in screen
     assert api.jobs[JOB]["state"] == "available"
     assert "cancelled" in on_terminal(forestay, ["cancel", "--yes", JOB])
 
@@ -203,4 +250,4 @@ def test_the_token_is_in_no_argument(forestay: Shell, tmp_path: Path) -> None:
 
 
 def _options(forestay: Shell) -> list[str]:
-    return [word for verb in VERBS for word in forestay(verb, "--help").out.split() if word.startswith("--")]
+    return [word for words in CALLS for word in forestay(*words, "--help").out.split() if word.startswith("--")]

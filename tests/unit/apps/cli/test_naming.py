@@ -1,10 +1,10 @@
-"""Jobs named by the beginning of their id."""
+"""What is named by the beginning of its id."""
 
 from __future__ import annotations
 
 import pytest
 from tests.unit.apps.cli.conftest import Shell
-from tests.unit.apps.cli.fake_api import FakeApi, job_json
+from tests.unit.apps.cli.fake_api import FakeApi, case_json, incident_json, job_json
 
 from forestay.client.api import naming
 
@@ -28,7 +28,7 @@ def test_a_beginning_that_fits_several(forestay: Shell, api: FakeApi) -> None:
     api.put(named("abcd1"), named("abcd2"))
     ended = forestay("cancel", "abcd")
     assert (ended.code, ended.out) == (2, "")
-    assert "fits 2 jobs" in ended.err
+    assert "2 jobs begin with it" in ended.err
     assert all(one.method == "GET" for one in api.requests)
 
 
@@ -62,3 +62,31 @@ def test_several_names_in_one_pass(forestay: Shell, api: FakeApi) -> None:
     assert ended.code == 0, ended.err
     assert [line[:4] for line in ended.out.splitlines()] == ["aaaa", "cccc", "bbbb"]
     assert len(api.sent("GET", "/v1/jobs")) == 1
+
+
+def test_runs_pilots_and_requests_too(forestay: Shell, api: FakeApi) -> None:
+    run = api.cases.put(case_json(0xABCD0001))
+    api.pilots = [{"id": "f00dfeed" * 4, "state": "alive"}, {"id": "f00dcafe" * 4, "state": "alive"}]
+    assert forestay("runs", "show", "abcd", "--json").json["run"]["id"] == run
+    assert forestay("runs", "list", "--version", "ffffff").code == 0
+    assert api.requests[-1].query["version"] == ["f" * 64]
+    assert forestay("pilots", "revoke", "f00dfe", "--reason", "stolen").out == "f00dfeed" * 4 + "\n"
+    ended = forestay("pilots", "drain", "f00d", "--reason", "r")
+    assert (ended.code, ended.out) == (2, "")
+    assert "2 pilots begin with it" in ended.err
+
+
+def test_an_incident_by_its_own_id_its_job_its_run_or_its_batch_job(forestay: Shell, api: FakeApi) -> None:
+    run = case_json(7)["id"]
+    api.put(job_json(3))
+    api.incidents += [
+        incident_json(2, case=run, item="align:4711"),
+        incident_json(1, job=job_json(3)["id"]),
+        incident_json(9, job=job_json(3)["id"]),
+    ]
+    for name, number in {"00000002": 2, "00000003": 1, run: 2, run[:8]: 2, "4711": 2, "newest": 2}.items():
+        found = forestay("explain", name, "--json").json
+        assert found["incidents"][0 if number == 2 else -1]["id"] == incident_json(number)["id"], name
+    api.incidents.append(incident_json(5, item="align:47"))
+    assert forestay("explain", "47", "--json").json["incidents"][0]["id"] == incident_json(5)["id"]
+    assert forestay("explain", "4712").code == 3

@@ -6,15 +6,25 @@ import re
 import shlex
 from typing import Any
 
+import pytest
 import typer.main
-from scripts import cli_reference
-from tests.unit.apps.cli.conftest import Shell
-from tests.unit.apps.cli.test_manners import VERBS
+from scripts import cli_pictures, cli_reference
 
-from forestay.apps import processes
+from forestay.apps.cli.lazy_commands import CommandGroup
+from forestay.apps.entry import app
 
-_GROUP: Any = typer.main.get_command(processes.app)
-OPERATORS = list(_GROUP.commands)
+_GROUP: Any = typer.main.get_command(app)
+
+
+def calls() -> dict[str, Any]:
+    """Every command and sub-command, by what is typed."""
+    found: dict[str, Any] = {}
+    for name in _GROUP.commands:
+        command = _GROUP.commands[name]
+        found[name] = command
+        if isinstance(command, CommandGroup):
+            found |= {f"{name} {sub}": command.commands[sub] for sub in command.commands}
+    return found
 
 
 def test_the_page_is_as_the_command_line_has_it() -> None:
@@ -22,20 +32,28 @@ def test_the_page_is_as_the_command_line_has_it() -> None:
 
 
 def test_every_value_has_a_name() -> None:
-    assert " None`" not in cli_reference.verbs()
+    assert " None`" not in cli_reference.commands()
 
 
-def test_every_option_on_the_page_exists(forestay: Shell) -> None:
+def test_every_option_on_the_page_exists() -> None:
     """Also in the part written by hand."""
-    known = {word for verb in VERBS for word in re.findall(r"--[a-z-]+", forestay(verb, "--help").out)}
+    known = {opt for command in calls().values() for one in command.params for opt in (*one.opts, *one.secondary_opts)}
     text, _, _ = cli_reference.PAGE.read_text().partition(cli_reference.MARK)
     ours = re.sub(r"^\| `s[a-z]+ [^|]*\|", "|", text, flags=re.MULTILINE)  # Slurm's own column
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", ours)) <= known
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", ours)) <= known | {"--help"}
 
 
 def test_every_command_on_the_page_is_a_verb() -> None:
-    found = re.findall(r"forestay ([a-z-]+)", cli_reference.PAGE.read_text())
-    assert set(found) - set(VERBS) <= {*OPERATORS, "is"}
-    assert {*VERBS, *OPERATORS} <= set(re.findall(r"^### (\S+)$", cli_reference.PAGE.read_text(), flags=re.MULTILINE))
-    for line in re.findall(r"^\$ (.*)$", cli_reference.PAGE.read_text(), flags=re.MULTILINE):
+    page = cli_reference.PAGE.read_text()
+    found = re.findall(r"`forestay ([a-z][a-z-]*)", page)
+    assert set(found) <= set(_GROUP.commands)
+    assert set(calls()) == set(re.findall(r"^####? (\S+(?: \S+)?)$", page, flags=re.MULTILINE))
+    for line in re.findall(r"^\$ (.*)$", page, flags=re.MULTILINE):
         shlex.split(line)
+
+
+@pytest.mark.parametrize("name", cli_pictures.PICTURES)
+def test_the_pictures_show_the_command_line(name: str) -> None:
+    kept = (cli_pictures.FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+    assert cli_pictures.picture(name) == kept, "run: uv run just command-line"
+    assert "url(http" not in kept

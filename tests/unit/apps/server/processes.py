@@ -93,10 +93,10 @@ class Processes:
         return list(await asyncio.gather(*(self.server() for _ in range(many))))
 
     def keeper(self, **settings: Any) -> Started:
-        return self._start("keeper", **settings)
+        return self._start("reconciler", **settings)
 
     def worker(self) -> Started:
-        return self._start("worker")
+        return self._start("orchestrator")
 
     def watcher(self, tenant: str, server: Started, spool: Path, *options: str) -> Started:
         """One that looks after the jobs of a shim."""

@@ -1,4 +1,4 @@
-"""The verbs that look at the installation: alerts, events, status, config."""
+"""The commands that look at the installation: alerts, events, status, config."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from forestay.apps.cli import neutral
 from forestay.apps.cli import session as session_of_verbs
 from forestay.apps.cli.amounts import moment
 from forestay.apps.cli.columns import Column
+from forestay.apps.cli.command import lists
+from forestay.apps.cli.ids import short
 from forestay.apps.cli.jobs import squeue
 from forestay.apps.cli.jobs.queue import whoami
 from forestay.apps.cli.session import Session
@@ -21,35 +23,32 @@ if TYPE_CHECKING:
     from forestay.client.transport.event_stream import StreamEvent
 
 
+@lists
 def alerts(
-    session: Session, limit: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="At most so many.")] = 50
+    session: Session, limit: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="At most this many.")] = 50
 ) -> None:
-    """Show what someone should look at, newest first.
+    """List alerts, newest first.
 
     forestay alerts
     """
     found = session.client.alerts(limit=limit)
-    if session.out.as_json:
-        session.out.document({"alerts": found})
-        return
-    columns = [Column("TIME"), Column("ALERT"), Column("JOB"), Column("WHAT")]
-    rows = [
-        [moment(one.get("at")), str(one.get("alert", "")), str(one.get("job") or "-")[:8], str(one.get("words", ""))]
-        for one in found
-    ]
-    if rows:
-        session.out.table(columns, rows)
-    else:
-        session.out.say("There are no alerts.")
+    ids = session.short_ids(str(alert.get("job") or "-") for alert in found)
+    session.print_list(
+        "alerts", found, [Column("TIME"), Column("ALERT"), Column("JOB"), Column("MESSAGE", flexible=True)],
+        lambda alert: [
+            session.when(alert.get("at")), str(alert.get("alert", "")), ids.short(str(alert.get("job") or "-")) or "-", str(alert.get("words", "")),
+        ],
+        key=lambda alert: str(alert.get("id", "")), empty="There are no alerts.",
+    )  # fmt: skip
 
 
 def events(
     session: Session,
     job: Annotated[
-        list[str] | None, typer.Option("--job", "-j", metavar="JOB", help="Only of these jobs; repeatable.")
+        list[str] | None, typer.Option("--job", "-j", metavar="JOB", help="Only these jobs; repeatable.")
     ] = None,
     state: Annotated[
-        str | None, typer.Option("--states", "-t", metavar="STATES", help="Only into these states.")
+        str | None, typer.Option("--states", "-t", metavar="STATES", help="Only changes into these states.")
     ] = None,
     owner: Annotated[
         list[str] | None, typer.Option("--user", "-u", metavar="NAME", help="Only jobs of these owners; repeatable.")
@@ -64,9 +63,11 @@ def events(
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only jobs with this label.")
     ] = None,
-    count: Annotated[int | None, typer.Option("--count", "-c", min=1, metavar="N", help="End after so many.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-c", min=1, metavar="N", help="Exit after this many events.")
+    ] = None,
 ) -> None:
-    """Follow what happens to jobs, until Ctrl-C.
+    """Follow events of jobs, until Ctrl-C.
 
     forestay events --me
     """
@@ -95,7 +96,7 @@ def events(
                     if count is not None and seen >= count:
                         return
         except Unavailable as error:
-            session.out.say(f"{neutral.line(str(error))}; opening it again. Events in between are not shown.")
+            session.out.say(f"{neutral.line(str(error))}; reconnecting. Events in between are not shown.")
         time.sleep(session_of_verbs.REOPEN_AFTER)
         session.client.status()
 
@@ -116,12 +117,12 @@ def _show(session: Session, event: StreamEvent) -> int:
     at, paint = moment(line["at"]), session.out.paint
     state = paint(f"{line['state']:<9}", {"failed": "red", "faulted": "red", "running": "green"}.get(line["state"], ""))
     name = neutral.line(f"{job['name']}" + ("" if job["index"] is None else f"[{job['index']}]"))
-    session.out.raw(f"{paint(at, 'dim')} {job['id'][:8]} {state} {name}: {neutral.line(line['words'])}\n")
+    session.out.raw(f"{paint(at, 'dim')} {short(job['id'])} {state} {name}: {neutral.line(line['words'])}\n")
     return 1
 
 
 def status(session: Session) -> None:
-    """Show servers, store, and jobs by state.
+    """Show servers, store, and the number of jobs by state.
 
     forestay status
     """
@@ -134,7 +135,7 @@ def status(session: Session) -> None:
         ("Server", f"{session.client.server} (version {told.get('version')}, {told.get('server')})"),
         ("Store", str(told.get("store"))),
         ("Lease", f"{told.get('lease')} s"),
-        ("Pilots here", f"{told.get('channels')} connected, {told.get('requests_waiting')} waiting for work"),
+        ("Pilots here", f"{told.get('channels')} connected, {told.get('requests_waiting')} waiting for jobs"),
     ]
     if you:
         rows.insert(
@@ -152,7 +153,7 @@ def status(session: Session) -> None:
 
 
 def link(session: Session) -> None:
-    """Print a link that logs a browser in as you. It is good once, within ten minutes. The browser may do what you may, for at most 12 hours.
+    """Print a link that logs a browser in as you. It works once, within ten minutes. The browser has your rights, for at most 12 hours.
 
     forestay link
     """
@@ -164,7 +165,7 @@ def link(session: Session) -> None:
 
 
 def config(session: Session) -> None:
-    """Show which server and token are used, and who said so. The token itself is not shown.
+    """Show which server and token are used, and why. The token itself is not shown.
 
     forestay config
     """
@@ -193,9 +194,9 @@ def config(session: Session) -> None:
         ["server", server.value if server else "-", server.source if server else "-"],
         ["token", "known" if token else "-", token.source if token else "-"],
     ]
-    session.out.table([Column("SETTING"), Column("VALUE"), Column("SAID BY")], rows)
+    session.out.table([Column("SETTING"), Column("VALUE"), Column("SOURCE")], rows)
     session.out.data()
-    found = [[name, str(path), "" if path.exists() else "(not there)"] for name, path in files.items() if path]
-    session.out.table([Column("FILE"), Column("PLACE"), Column("")], found)
+    found = [[name, str(path), "" if path.exists() else "(missing)"] for name, path in files.items() if path]
+    session.out.table([Column("FILE"), Column("PATH"), Column("")], found)
     if problem:
         session.out.say(problem)

@@ -1,4 +1,4 @@
-"""`forestay enrol`: a secret by which one pilot may register, once."""
+"""`forestay pilots enrol`: a secret with which one pilot may register, once."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Annotated
 import typer
 
 from forestay.apps.cli.amounts import moment
+from forestay.apps.cli.command import seconds
 from forestay.apps.cli.session import Session
-from forestay.apps.cli.verb import seconds
 
 
 def enrol(
     session: Session,
-    site: Annotated[str, typer.Option("--site", metavar="NAME", help="The site the pilot is of.")] = "local",
+    site: Annotated[str, typer.Option("--site", metavar="NAME", help="The pilot's site.")] = "local",
     launch: Annotated[
-        str, typer.Option("--launch", metavar="ID", help="The launch it is for; a site's agent fills this in.")
+        str, typer.Option("--launch", metavar="ID", help="The launch it is for; a site agent fills this in.")
     ] = "",
     good_for: Annotated[
-        float, typer.Option("--for", metavar="TIME", parser=seconds, help="How long it is good (1h).")
+        float, typer.Option("--for", metavar="TIME", parser=seconds, help="How long it is valid (1h).")
     ] = 3600.0,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write it to this new file, readable by you alone.")
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it to this new file, readable only by you.")
     ] = None,
 ) -> None:
-    """Make a secret by which one pilot may register, once. It is shown now and never again (operators, sites).
+    """Create a secret with which one pilot may register, once. It is shown only now (operators, sites).
 
-    forestay enrol --site cluster --for 12h --out pilot.secret
+    forestay pilots enrol --site cluster --for 12h --out pilot.secret
     """
     from forestay.client.api import calls
 
@@ -39,7 +39,7 @@ def enrol(
         if session.out.as_json:
             session.out.document({"file": str(out), "expires": made["expires"]})
         else:
-            session.out.say(f"{out} lets one pilot in until {moment(made['expires'])}.")
+            session.out.say(f"One pilot may register with {out} until {moment(made['expires'])}.")
     elif session.out.as_json:
         session.out.document(made)
     else:

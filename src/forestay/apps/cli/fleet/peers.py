@@ -9,70 +9,107 @@ import typer
 
 from forestay.apps.cli import neutral
 from forestay.apps.cli.columns import Column
+from forestay.apps.cli.command import lists
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.session import Session
 
+PEER = typer.Argument(metavar="PEER", help="What this domain calls the peer.")
 
-def peers(
+
+@lists
+def list_peers(session: Session) -> int:
+    """List this domain's peers.
+
+    forestay peers list
+    """
+    from forestay.client.api import peer_calls
+
+    columns = [
+        Column("PEER"), Column("URL", flexible=True), Column("TAKES", flexible=True), Column("SENDS", flexible=True), Column("LEASE", right=True),
+        Column("LINK"), Column("FREE", right=True),
+    ]  # fmt: skip
+    session.print_list(
+        "peers", session.client.send(peer_calls.peers())["peers"], columns, _row, key=lambda peer: str(peer["peer"]),
+        empty="No peers. To add one: forestay peers add --help",
+    )  # fmt: skip
+    return ExitCode.OK
+
+
+def _row(peer: dict[str, Any]) -> list[str]:
+    return [
+        peer["peer"],
+        peer["url"],
+        ", ".join(f"{theirs}={ours}" for theirs, ours in sorted(peer["tenants"].items())) or "-",
+        ", ".join(peer["sends"]) or "-",
+        f"{peer['lease']} s",
+        "up" if peer["connected"] else "-",
+        f"{peer['free']}/{peer['slots']}",
+    ]
+
+
+def key(session: Session) -> int:
+    """Print this domain's public key, for the administrators of a peer.
+
+    forestay peers key
+    """
+    from forestay.client.api import peer_calls
+
+    own = session.client.send(peer_calls.peers())["key"]
+    if session.out.as_json:
+        session.out.document({"key": own})
+    else:
+        session.out.data(own)
+    return ExitCode.OK
+
+
+def add(
     session: Session,
-    action: Annotated[
-        str | None,
-        typer.Argument(metavar="[list|key|add|remove]", help="List the peers; show this domain's key; add or remove."),
-    ] = None,
-    name: Annotated[str | None, typer.Argument(metavar="[PEER]", help="What this domain calls the peer.")] = None,
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="With add: where its server is.")] = None,
-    key: Annotated[
-        Path | None,
-        typer.Option("--key", metavar="FILE", help="With add: its public key, as its `forestay peers key` says it."),
-    ] = None,
+    peer: Annotated[str, PEER],
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="The address of its server.")],
+    key_file: Annotated[
+        Path, typer.Option("--key", metavar="FILE", help="Its public key, as its `forestay peers key` prints it.")
+    ],
     tenant: Annotated[
         list[str] | None,
-        typer.Option("--tenant", metavar="THEIRS=OURS", help="With add: one of its tenants, and which of ours it is."),
+        typer.Option("--tenant", metavar="THEIRS=OURS", help="One of its tenants, and our tenant for it; repeatable."),
     ] = None,
     sends: Annotated[
         list[str] | None,
-        typer.Option("--sends", metavar="OURS", help="With add: a tenant of ours whose sub-flows may go there."),
+        typer.Option("--sends", metavar="OURS", help="A tenant of ours whose sub-flows may go there; repeatable."),
     ] = None,
     lease: Annotated[
-        int, typer.Option("--lease", metavar="SECONDS", min=10, max=86_400, help="With add: the lease (120).")
+        int, typer.Option("--lease", metavar="SECONDS", min=10, max=86_400, help="The lease of a sub-flow.")
     ] = 120,
     cost: Annotated[
-        float, typer.Option("--cost", metavar="N", min=0, help="With add: a core-hour's price there; ours is 1.")
+        float, typer.Option("--cost", metavar="N", min=0, help="The price of a core-hour there; ours is 1.")
     ] = 1.0,
 ) -> int:
-    """Show this domain's peers, `add` one or `remove` it. Both domains' administrators add each other, with each other's key.
+    """Add a peer domain. The administrators of both domains add each other, with each other's key.
 
     forestay peers add north --url https://north.example --key north.key --tenant physics=guests --sends physics
     """
     from forestay.client.api import peer_calls
 
-    if action in (None, "list"):
-        return _list(session, session.client.send(peer_calls.peers()))
-    if action == "key":
-        own = session.client.send(peer_calls.peers())["key"]
-        if session.out.as_json:
-            session.out.document({"key": own})
-        else:
-            session.out.data(own)
-        return ExitCode.OK
-    if action not in ("add", "remove"):
-        raise typer.BadParameter(f"{action!r} is none of list, key, add and remove")
-    if not name:
-        raise typer.BadParameter(f"{action} wants the name of a peer")
-    if action == "remove":
-        session.client.send(peer_calls.remove_peer(name))
-        session.out.say(f"{neutral.line(name)} is no peer any more.")
-        return ExitCode.OK
-    if not url or key is None:
-        raise typer.BadParameter("add wants --url and --key")
-    known: dict[str, Any] = {"url": url, "key": _read(key), "lease": lease, "cost": cost}
+    known: dict[str, Any] = {"url": url, "key": _read(key_file), "lease": lease, "cost": cost}
     told = session.client.send(
-        peer_calls.put_peer(name, known | {"tenants": _pairs(tenant or []), "sends": sends or []})
+        peer_calls.put_peer(peer, known | {"tenants": _pairs(tenant or []), "sends": sends or []})
     )
     if session.out.as_json:
         session.out.document(told)
     else:
         session.out.data(neutral.line(f"{told['peer']} at {told['url']} is a peer"))
+    return ExitCode.OK
+
+
+def remove(session: Session, peer: Annotated[str, PEER]) -> int:
+    """Remove a peer domain.
+
+    forestay peers remove north
+    """
+    from forestay.client.api import peer_calls
+
+    session.client.send(peer_calls.remove_peer(peer))
+    session.out.say(f"{neutral.line(peer)} was removed.")
     return ExitCode.OK
 
 
@@ -88,38 +125,6 @@ def _pairs(given: list[str]) -> dict[str, str]:
     for one in given:
         theirs, equals, ours = one.partition("=")
         if not (theirs and equals and ours):
-            raise typer.BadParameter(f"--tenant wants THEIRS=OURS, not {one!r}")
+            raise typer.BadParameter(f"--tenant: write THEIRS=OURS, not {one!r}")
         pairs[theirs] = ours
     return pairs
-
-
-def _list(session: Session, told: dict[str, Any]) -> int:
-    if session.out.as_json:
-        session.out.document(told)
-        return ExitCode.OK
-    rows = [
-        [
-            one["peer"],
-            one["url"],
-            ", ".join(f"{theirs}={ours}" for theirs, ours in sorted(one["tenants"].items())) or "-",
-            ", ".join(one["sends"]) or "-",
-            f"{one['lease']} s",
-            "up" if one["connected"] else "-",
-            f"{one['free']}/{one['slots']}",
-        ]
-        for one in told["peers"]
-    ]
-    columns = [
-        Column("PEER"),
-        Column("URL", widest=60),
-        Column("TAKES"),
-        Column("SENDS"),
-        Column("LEASE", right=True),
-        Column("LINK"),
-        Column("FREE", right=True),
-    ]
-    if rows:
-        session.out.table(columns, rows)
-    else:
-        session.out.say("No peers. `forestay peers add --help` says how to add one.")
-    return ExitCode.OK

@@ -1,4 +1,4 @@
-"""`forestay pilots`: which pilots there are and what they do, the order to drain, and a right that is taken away."""
+"""`forestay pilots`: which pilots there are and what they do; draining and revoking them."""
 
 from __future__ import annotations
 
@@ -7,106 +7,126 @@ from typing import Annotated, Any
 import typer
 
 from forestay.apps.cli import neutral
-from forestay.apps.cli.amounts import moment, size
+from forestay.apps.cli.amounts import number_of, size
 from forestay.apps.cli.columns import Column
+from forestay.apps.cli.command import lists
 from forestay.apps.cli.session import Session
 
+Reason = Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; recorded in the audit log.")]
 
-def pilots(
+
+@lists
+def list_pilots(
     session: Session,
-    action: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[show|drain|revoke]",
-            help="Show pilots, order some to take no more jobs, or take the right of some away.",
-        ),
-    ] = None,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[PILOT]...", help="With drain and revoke: these.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Also those that are gone.")] = False,
-    site: Annotated[str, typer.Option("--site", metavar="NAME", help="With drain: all of a site.")] = "",
-    host: Annotated[str, typer.Option("--host", metavar="NAME", help="With drain: all on a host.")] = "",
-    reason: Annotated[
-        str | None,
-        typer.Option("--reason", "-r", metavar="TEXT", help="With drain and revoke: why; kept in the audit log."),
-    ] = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Also those that have ended.")] = False,
 ) -> None:
-    """Show the pilots that run jobs; drain or revoke some. They are `idle`, `busy`, or `inactive` while they wait in their batch system. `drain` orders some to end what
-    they run, take no more, and go (operators). `revoke` takes the right of those named away at once, as for a token that was stolen: servers refuse
-    all they say, and their jobs run again when their leases have ended.
+    """List pilots and what they do. A pilot is inactive while it waits in its batch system.
 
-    forestay pilots drain --host node7 --reason "a disk is being replaced"
+    forestay pilots list
     """
     from forestay.client.api import calls
 
-    if action == "drain":
-        if not reason:
-            raise typer.BadParameter("drain wants --reason: others will ask why")
-        if not (names or site or host):
-            raise typer.BadParameter("drain wants the names of pilots, --site or --host")
-        told = session.client.send(calls.drain(names or [], site=site, host=host, reason=reason))
-        if session.out.as_json:
-            session.out.document(told)
-        else:
-            for name in told["pilots"]:
-                session.out.data(str(name))
-            session.out.say(f"{len(told['pilots'])} pilots take no more jobs; each goes when what it runs has ended.")
-        return
-    if action == "revoke":
-        if not (names and reason) or site or host:
-            raise typer.BadParameter("revoke wants the names of pilots, and --reason: others will ask why")
-        for name in names:
-            session.client.send(calls.revoke(name, reason=reason))
-            session.out.document({"pilot": name}) if session.out.as_json else session.out.data(name)
-        session.out.say("Refused from now on; what they run goes elsewhere when their leases have ended.")
-        return
-    if action not in (None, "show"):
-        raise typer.BadParameter(f"{action!r} is neither show, drain nor revoke")
     told = session.client.send(calls.fleet())
     if not everything:
-        told["pilots"] = [one for one in told["pilots"] if one.get("state") != "gone"]
+        told["pilots"] = [pilot for pilot in told["pilots"] if pilot.get("state") != "gone"]
+    if session.out.as_json:
+        session.out.document(told)
+    elif session.out.form == "name":
+        for pilot in told["pilots"]:
+            session.out.data(neutral.line(str(pilot["id"])))
+    else:
+        _show(session, told)
+
+
+def drain(
+    session: Session,
+    reason: Reason,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[PILOT]...", help="Ids of pilots, or the beginnings of them.")
+    ] = None,
+    site: Annotated[str, typer.Option("--site", metavar="NAME", help="All pilots of a site.")] = "",
+    host: Annotated[str, typer.Option("--host", metavar="NAME", help="All pilots on a host.")] = "",
+) -> None:
+    """Drain pilots (operators). They finish their jobs, take no more, and exit.
+
+    forestay pilots drain --host node7 --reason "disk replacement"
+    """
+    from forestay.client.api import calls
+    from forestay.client.api.naming import PILOT
+
+    if not (names or site or host):
+        raise typer.BadParameter("name the pilots, or use --site or --host")
+    ids = session.ids(PILOT, names) if names else []
+    told = session.client.send(calls.drain(ids, site=site, host=host, reason=reason))
     if session.out.as_json:
         session.out.document(told)
         return
-    _show(session, told)
+    for name in told["pilots"]:
+        session.out.data(str(name))
+    session.out.say(f"{number_of(len(told['pilots']), 'pilot')} will exit when their running jobs have ended.")
+
+
+def revoke(
+    session: Session,
+    names: Annotated[list[str], typer.Argument(metavar="PILOT...", help="Ids of pilots, or the beginnings of them.")],
+    reason: Reason,
+) -> None:
+    """Revoke pilots at once (operators). For example after a token was stolen: servers refuse them; their jobs run again when their leases have expired.
+
+    forestay pilots revoke 3f9a1c7e --reason "stolen token"
+    """
+    from forestay.client.api import calls
+    from forestay.client.api.naming import PILOT
+
+    for name in session.ids(PILOT, names):
+        session.client.send(calls.revoke(name, reason=reason))
+        session.out.document({"pilot": name}) if session.out.as_json else session.out.data(name)
+    session.out.say("Servers now refuse them; their jobs run elsewhere when their leases have expired.")
 
 
 def _show(session: Session, told: dict[str, Any]) -> None:
+    ids = session.short_ids(
+        [
+            *(str(pilot.get("id", "")) for pilot in told["pilots"]),
+            *(str(one["launch"]) for one in told.get("inactive") or []),
+        ]
+    )
     columns = [
-        Column("PILOT"), Column("HOST"), Column("SITE"), Column("STATE", style=_colour), Column("JOBS", right=True), Column("SLOTS", right=True),
+        Column("PILOT"), Column("HOST", flexible=True), Column("SITE", flexible=True), Column("STATE", style=_colour), Column("JOBS", right=True), Column("SLOTS", right=True),
         Column("CPUS", right=True), Column("MEMORY", right=True), Column("GPUS", right=True), Column("SINCE"), Column("BATCH JOB"),
     ]  # fmt: skip
     rows = []
-    for one in told["pilots"]:
-        has = one.get("resources") or {}
+    for pilot in told["pilots"]:
+        has = pilot.get("resources") or {}
         rows.append([
-            str(one.get("id", "")), str(one.get("host", "")), str(one.get("site") or "-"), _state(one), str(one.get("claims", "-")),
-            str(one.get("slots", "")), str(has.get("cpus", "")), size(int(has.get("memory", 0))), str(has.get("gpus", 0)),
-            moment(one.get("registered")), str(one.get("batch_job") or "-"),
+            ids.short(str(pilot.get("id", ""))), str(pilot.get("host", "")), str(pilot.get("site") or "-"), _state(pilot), str(pilot.get("claims", "-")),
+            str(pilot.get("slots", "")), str(has.get("cpus", "")), size(int(has.get("memory", 0))), str(has.get("gpus", 0)),
+            session.when(pilot.get("registered")), str(pilot.get("batch_job") or "-"),
         ])  # fmt: skip
     rows += [
         [
-            str(one["launch"]),
+            ids.short(str(launch["launch"])),
             "-",
-            str(one["site"]),
+            str(launch["site"]),
             "inactive",
             *"-----",
-            moment(one["planned"]),
-            str(one["batch_job"] or "-"),
+            session.when(launch["planned"]),
+            str(launch["batch_job"] or "-"),
         ]
-        for one in told.get("inactive") or []
+        for launch in told.get("inactive") or []
     ]
     # A terminal has 80 columns: what nobody has is not shown.
     shown = [n for n, column in enumerate(columns) if not _spare(column, [row[n] for row in rows])]
     rows = [[row[n] for n in shown] for row in rows]
     if rows:
         session.out.table([columns[n] for n in shown], rows)
-    for one in told["pilots"]:
-        if one.get("drain") and one.get("state") != "gone":
-            session.out.say(f"{one['id']} was told to drain by {neutral.line(str(one['drain']))}")
-    if not any(one.get("state") != "gone" for one in told["pilots"]):
-        session.out.say("No pilot is alive, so nothing runs. `forestay pilot --help` says how to start one.")
+    for pilot in told["pilots"]:
+        if pilot.get("drain") and pilot.get("state") != "gone":
+            session.out.say(
+                f"{ids.short(str(pilot['id']))} is draining, ordered by {neutral.line(str(pilot['drain']))}"
+            )
+    if not any(pilot.get("state") != "gone" for pilot in told["pilots"]):
+        session.out.say("No pilot is alive, so no job runs. To start one: forestay pilot --help")
 
 
 def _spare(column: Column, values: list[str]) -> bool:

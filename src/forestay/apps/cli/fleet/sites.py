@@ -1,4 +1,4 @@
-"""`forestay sites`: the batch systems whose agents send pilots, and how each of them stands."""
+"""`forestay sites`: the batch systems whose agents start pilots, and their status."""
 
 from __future__ import annotations
 
@@ -7,52 +7,57 @@ from typing import Annotated, Any
 import typer
 
 from forestay.apps.cli import neutral
-from forestay.apps.cli.amounts import lasting, moment, size
+from forestay.apps.cli.amounts import lasting, size
 from forestay.apps.cli.columns import Column
+from forestay.apps.cli.command import lists
 from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.ids import short
 from forestay.apps.cli.session import Session
 
 Site = dict[str, Any]
 
 
-def sites(
-    session: Session,
-    name: Annotated[str | None, typer.Argument(metavar="[SITE]", help="The site to look at closely.")] = None,
-) -> int:
-    """Show the sites that send pilots. How many wait, stand idle and are busy, and what troubles a site. With a name, one of them closely.
+@lists
+def list_sites(session: Session) -> int:
+    """List sites with their pilots and queued jobs.
 
-    forestay sites hall
+    forestay sites list
     """
     from forestay.client.api import site_calls
 
-    if name is not None:
-        return _closely(session, session.client.send(site_calls.site(name)))
     found = [session.client.send(site_calls.site(one["site"])) for one in session.client.send(site_calls.sites())]
-    if session.out.as_json:
-        session.out.document({"sites": found})
-        return ExitCode.OK
-    rows = [
-        [
-            one["site"],
-            _standing(one),
-            str(one["said"]["batch"]),
-            *(str(one["demand"]["pilots"][state]) for state in ("inactive", "idle", "busy")),
-            f"{one['said']['min_pilots']}-{one['said']['max_pilots']}",
-            str(sum(group["tasks"] for group in one["demand"]["groups"])),
-            moment(one["seen"]),
-            str(one["said"]["trouble"]),
-        ]
-        for one in found
-    ]
     columns = [
         Column("SITE"), Column("AGENT", style=_colour), Column("BATCH"), Column("WAITING", right=True), Column("IDLE", right=True),
-        Column("BUSY", right=True), Column("ALLOWED", right=True), Column("QUEUED", right=True), Column("SEEN"), Column("TROUBLE", widest=80),
+        Column("BUSY", right=True), Column("ALLOWED", right=True), Column("QUEUED", right=True), Column("SEEN"), Column("TROUBLE", flexible=True),
     ]  # fmt: skip
-    if rows:
-        session.out.table(columns, rows)
-    else:
-        session.out.say("No site agent was ever here. `forestay site --help` says how to start one.")
+    session.print_list(
+        "sites", found, columns, lambda site: _row(session, site), key=lambda site: str(site["site"]),
+        empty="No site agent has reported yet. To start one: forestay site --help",
+    )  # fmt: skip
     return ExitCode.OK
+
+
+def _row(session: Session, site: Site) -> list[str]:
+    return [
+        site["site"],
+        _standing(site),
+        str(site["said"]["batch"]),
+        *(str(site["demand"]["pilots"][state]) for state in ("inactive", "idle", "busy")),
+        f"{site['said']['min_pilots']}-{site['said']['max_pilots']}",
+        str(sum(group["tasks"] for group in site["demand"]["groups"])),
+        session.when(site["seen"]),
+        str(site["said"]["trouble"]),
+    ]
+
+
+def show(session: Session, name: Annotated[str, typer.Argument(metavar="SITE", help="The site's name.")]) -> int:
+    """Show one site with its launches and problems.
+
+    forestay sites show hall
+    """
+    from forestay.client.api import site_calls
+
+    return _closely(session, session.client.send(site_calls.site(name)))
 
 
 def _standing(site: Site) -> str:
@@ -73,7 +78,7 @@ def _closely(session: Session, site: Site) -> int:
     out = session.out
     out.data(f"Site {neutral.line(site['site'])}: {_standing(site)}")
     out.data(
-        f"  agent    on {neutral.line(site['host'])}, seen {moment(site['seen'])}, looks every {lasting(site['every'])}"
+        f"  agent    on {neutral.line(site['host'])}, seen {session.when(site['seen'])}, polls every {lasting(site['every'])}"
     )
     if said["trouble"]:
         out.data(f"  trouble  {neutral.line(said['trouble'])}")
@@ -83,25 +88,26 @@ def _closely(session: Session, site: Site) -> int:
         f" {said['min_pilots']} to {said['max_pilots']} are allowed, {said['min_idle']} kept idle"
     )
     if said["paced"]:
-        out.data(f"  held     {said['paced']} more are wanted and wait for the pace toward the scheduler")
+        out.data(f"  held     {said['paced']} more are needed and wait for the submission rate limit")
     for group in demand["groups"]:
         fits = "" if group["name"] not in said["unfit"] else "; no pilot of this site can run them"
         out.data(f"  queued   {group['tasks']} jobs with {_need(group['need'])}{fits}")
     launches = [*demand["launches"], *site["ended"]]
+    ids = session.short_ids(one["launch"] for one in launches)
     rows = [
         [
-            one["launch"][:12],
+            ids.short(one["launch"]),
             one["size"],
             one["state"],
             one["batch_job"] or "-",
-            one["pilot"] or "-",
-            moment(one["planned"]),
+            short(one["pilot"]) or "-",
+            session.when(one["planned"]),
             _end(one["end"]),
         ]
         for one in launches
     ]
     columns = [
-        Column("LAUNCH"), Column("SIZE"), Column("STATE"), Column("BATCH JOB"), Column("PILOT"), Column("PLANNED"), Column("END", widest=90),
+        Column("LAUNCH"), Column("SIZE"), Column("STATE"), Column("BATCH JOB"), Column("PILOT"), Column("PLANNED"), Column("RESULT", flexible=True),
     ]  # fmt: skip
     if rows:
         out.table(columns, rows)

@@ -5,96 +5,134 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from forestay.apps.cli import neutral
 from forestay.apps.cli.exit_codes import ExitCode
-from forestay.apps.cli.flows.run import start
+from forestay.apps.cli.flows.run import RUN, Timeout, start
 from forestay.apps.cli.session import Session
-from forestay.apps.cli.verb import seconds
 
 if TYPE_CHECKING:
     from forestay.formats.bpel import BpelText
 
-ACTIONS = ("check", "run", "adapt", "send")
 MAX_BYTES = 1 << 20
+FILE = typer.Argument(metavar="FILE", help="The process, - for stdin.")
+Jsdl = Annotated[
+    list[Path] | None, typer.Option("--jsdl", metavar="FILE", help="A job definition in JSDL; repeatable.")
+]
+Wsdl = Annotated[
+    list[Path] | None, typer.Option("--wsdl", metavar="FILE", help="A WSDL document; repeatable. Nothing is fetched.")
+]
+Mapping = Annotated[
+    Path | None, typer.Option("--mapping", metavar="FILE", help="Which partner link is served by whom, in YAML.")
+]
+Message = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--message", "-m", metavar="PART=VALUE", help="A part of the message: text, XML, or @FILE; repeatable."
+    ),
+]
 
 
-def bpel(
-    session: Session,
-    action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), help="What to do.")],
-    file: Annotated[str, typer.Argument(metavar="FILE|CASE", help="The process; for `send` a case.")],
-    jsdl: Annotated[
-        list[Path] | None, typer.Option("--jsdl", metavar="FILE", help="A job definition in JSDL; repeatable.")
-    ] = None,
-    wsdl: Annotated[
-        list[Path] | None,
-        typer.Option("--wsdl", metavar="FILE", help="A WSDL document; repeatable. Nothing is fetched."),
-    ] = None,
-    mapping: Annotated[
-        Path | None, typer.Option("--mapping", metavar="FILE", help="Who the partners are, in YAML.")
-    ] = None,
-    message: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--message", "-m", metavar="PART=VALUE", help="A part of the message: a text, XML, or @FILE; repeatable."
-        ),
-    ] = None,
-    partner: Annotated[
-        str,
-        typer.Option("--partner", metavar="LINK", help="For `send`: the partner link; for `adapt`: only its invokes."),
-    ] = "",
-    operation: Annotated[str, typer.Option("--operation", metavar="NAME", help="For `send`: the operation.")] = "",
-    proxy: Annotated[
-        str,
-        typer.Option(
-            "--proxy", metavar="URL", help="For `adapt`: where the proxy is, if the engine is not told otherwise."
-        ),
-    ] = "",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="For `adapt`: where to write it.")
-    ] = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="For `run`: start the case, print its id, and do not wait.")
-    ] = False,
-    key: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="For `run`: the same key again gives the same case.")
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(parser=seconds, metavar="TIME", help="Exit code 7 after so long; the case goes on.")
-    ] = None,
-) -> int:
-    """Check, run or adapt a process in WS-BPEL 2.0. `check` says of every construct, with its line, what becomes of it.
+class _Process(NamedTuple):
+    """A process and what belongs to it, as read."""
 
-    forestay bpel check nightly.bpel
-    forestay bpel run nightly.bpel --jsdl fit.jsdl --message part=5
-    """
-    if action not in ACTIONS:
-        raise typer.BadParameter(f"say one of {', '.join(ACTIONS)}, not {action!r}")
-    if action == "send":
-        parts = _message(message or [])
-        session.client.send_message(session.case(file), partner, operation, parts)
-        session.out.say("sent")
-        return ExitCode.OK
+    text: str
+    jobs: dict[str, str]
+    wsdls: list[str]
+    mapping: str
+    read: BpelText
+
+
+def _process(file: str, jsdl: list[Path] | None, wsdl: list[Path] | None, mapping: Path | None) -> _Process:
     from forestay.formats.bpel import read_bpel
 
     text = _text(Path(file))
-    jobs = {one.name: _text(one) for one in jsdl or []}
-    wsdls = [_text(one) for one in wsdl or []]
-    who = _text(mapping) if mapping is not None else ""
-    read = read_bpel(text, wsdls=wsdls, jobs=jobs, mapping=who)
-    if action == "check":
-        return _tell(session, file, read)
-    if read.flow is None:
-        _tell_refused(session, file, read)
+    jobs = {path.name: _text(path) for path in jsdl or []}
+    wsdls = [_text(path) for path in wsdl or []]
+    partners = _text(mapping) if mapping is not None else ""
+    return _Process(text, jobs, wsdls, partners, read_bpel(text, wsdls=wsdls, jobs=jobs, mapping=partners))
+
+
+def check(
+    session: Session, file: Annotated[str, FILE], jsdl: Jsdl = None, wsdl: Wsdl = None, mapping: Mapping = None
+) -> int:
+    """Check which constructs of a process are supported. Reports each with its line.
+
+    forestay bpel check nightly.bpel
+    """
+    return _tell(session, file, _process(file, jsdl, wsdl, mapping).read)
+
+
+def run(
+    session: Session,
+    file: Annotated[str, FILE],
+    jsdl: Jsdl = None,
+    wsdl: Wsdl = None,
+    mapping: Mapping = None,
+    message: Message = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Start the run, print its id, and do not wait.")
+    ] = False,
+    key: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Idempotency key: repeating a key returns the same run.")
+    ] = None,
+    timeout: Timeout = None,
+) -> int:
+    """Run a process and follow it. Ctrl-C leaves it running.
+
+    forestay bpel run nightly.bpel --jsdl fit.jsdl --message part=5
+    """
+    process = _process(file, jsdl, wsdl, mapping)
+    if process.read.flow is None:
+        _tell_refused(session, file, process.read)
         return ExitCode.USAGE
-    if action == "adapt":
-        return _adapt(session, text, partner, proxy, out)
-    version = session.client.store_bpel(text, wsdls=wsdls, jobs=jobs, mapping=who)["version"]
     params = {"message": _message(message)} if message else {}
-    return start(session, version, params, key=key, detach=detach, timeout=timeout)
+    stored = session.client.store_bpel(process.text, wsdls=process.wsdls, jobs=process.jobs, mapping=process.mapping)
+    return start(session, stored["version"], params, key=key, detach=detach, timeout=timeout)
+
+
+def adapt(
+    session: Session,
+    file: Annotated[str, FILE],
+    partner: Annotated[
+        str, typer.Option("--partner", metavar="LINK", help="Only the invokes of this partner link.")
+    ] = "",
+    proxy: Annotated[
+        str, typer.Option("--proxy", metavar="URL", help="Where the proxy is, unless the engine is configured for it.")
+    ] = "",
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to write it.")] = None,
+    jsdl: Jsdl = None,
+    wsdl: Wsdl = None,
+    mapping: Mapping = None,
+) -> int:
+    """Adapt a process for another engine. Its invokes go through the proxy.
+
+    forestay bpel adapt nightly.bpel --out adapted.bpel
+    """
+    process = _process(file, jsdl, wsdl, mapping)
+    if process.read.flow is None:
+        _tell_refused(session, file, process.read)
+        return ExitCode.USAGE
+    return _adapt(session, process.text, partner, proxy, out)
+
+
+def send(
+    session: Session,
+    run_id: Annotated[str, RUN],
+    partner: Annotated[str, typer.Option("--partner", metavar="LINK", help="The partner link.")] = "",
+    operation: Annotated[str, typer.Option("--operation", metavar="NAME", help="The operation.")] = "",
+    message: Message = None,
+) -> int:
+    """Send a message to the process of a run.
+
+    forestay bpel send 4f1c9d2a --partner clerk --operation answer --message part=yes
+    """
+    session.client.send_message(session.flow_run(run_id), partner, operation, _message(message or []))
+    session.out.say("The message was sent.")
+    return ExitCode.OK
 
 
 def _text(path: Path) -> str:

@@ -55,10 +55,10 @@ class Line(NamedTuple):
 
 
 def asking(waiting: Sequence[Incident]) -> str:
-    """That a person is asked, and how that person finds out."""
+    """That failures need attention, and how to see why."""
     first = waiting[0]
     how = f"forestay explain {first['job'][:8]}" if first["job"] else "forestay inbox"
-    return f"{len(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for a person: {how}"
+    return f"{len(waiting)} {'failure needs' if len(waiting) == 1 else 'failures need'} attention: {how}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def follow(session: Session, case: str, *, timeout: float | None = None) -> Case
     """Show a case until it has ended. Ctrl-C, a timeout and a server that is away leave it as it is."""
     from forestay.client import TimedOut, Unavailable
 
-    back = f"The case goes on; to come back: forestay watch {case}"
+    back = f"The run continues; to follow it again: forestay watch {case}"
     until = None if timeout is None else time.monotonic() + timeout
     try:
         with _view(session.out) as view:
@@ -53,7 +53,7 @@ def follow(session: Session, case: str, *, timeout: float | None = None) -> Case
                 if whole["ended"] is not None:
                     return whole
                 if until is not None and time.monotonic() >= until:
-                    raise TimedOut(f"the case is still {word(whole)}. {back}")
+                    raise TimedOut(f"the run is still {word(whole)}. {back}")
                 _pause(session, view, pause if until is None else min(pause, max(0.0, until - time.monotonic())))
                 pause = min(LAST_PAUSE, pause * 1.2)
     except KeyboardInterrupt:
@@ -147,7 +147,7 @@ class _Lines:
 
     def show(self, tree: Tree) -> None:
         if not self._case:
-            self._say(tree, f"case {tree.case['id']} of {tree.case['name']}")
+            self._say(tree, f"run {tree.case['id']} of {tree.case['name']}")
         for item in tree.case["items"]:
             known = (item["state"], item["round"])
             if self._items.get(item["id"], ("waiting", 0)) != known:
@@ -159,7 +159,7 @@ class _Lines:
             self._say(tree, asking(tree.waiting))
         self._waiting = len(tree.waiting)
         if self._case != tree.case["state"] and (self._case or tree.case["state"] != "running"):
-            self._say(tree, f"case {word(tree.case)}" + (f" after {lasting(tree.age())}" if tree.case["ended"] else ""))
+            self._say(tree, f"run {word(tree.case)}" + (f" after {lasting(tree.age())}" if tree.case["ended"] else ""))
         self._case = tree.case["state"]
 
     def tick(self, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""`forestay check`: what is wrong with flows, before anyone runs them. No server is asked."""
+"""`forestay check`: the errors of flows, before anyone runs them. No server is needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check(
         list[Path], typer.Argument(metavar="FILE…", help="Flows in YAML or JSON; - reads one from stdin.")
     ],
 ) -> int:
-    """Check flows: every error at once, each with its line. Nothing is sent anywhere.
+    """Check flows and report every error with its line. No server is needed.
 
     forestay check align.yaml
     """

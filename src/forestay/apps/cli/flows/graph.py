@@ -1,4 +1,4 @@
-"""`forestay graph`: a flow, or a case and how its items stand, as text or as a picture."""
+"""`forestay graph`: a flow, or a run and the states of its tasks, as text or as a picture."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from forestay.apps.cli.columns import cells
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.flows.case_tree import MARKS, Tree
 from forestay.apps.cli.flows.check import read_flow, refuse_flow
+from forestay.apps.cli.ids import short
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
@@ -26,13 +27,16 @@ VERSION = re.compile(r"[0-9a-f]{64}")
 def graph(
     session: Session,
     what: Annotated[
-        str, typer.Argument(metavar="FLOW|CASE", help="A flow's file (- for stdin) or version, or a case's id.")
+        str,
+        typer.Argument(
+            metavar="FLOW|RUN", help="A flow file (- for stdin), the version of a stored flow, or a run's id."
+        ),
     ],
     svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Write a picture to this file instead; - for stdout.")
+        Path | None, typer.Option("--svg", metavar="FILE", help="Write a picture to this file; - for stdout.")
     ] = None,
 ) -> int:
-    """Draw a flow, or a case and how its items stand. A flow in a file needs no server.
+    """Draw a flow, or a run with the states of its tasks. A flow in a file needs no server.
 
     forestay graph nightly.yaml --svg nightly.svg
     """
@@ -48,11 +52,11 @@ def graph(
     elif what.endswith((".yaml", ".yml", ".json")) or "/" in what:
         raise typer.BadParameter(f"there is no file {what}")
     else:
-        case = session.client.case(session.case(what))
+        case = session.client.case(session.flow_run(what))
         flow, name = _stored(session, case["version"])
     items: Sequence[Mapping[str, Any]] = case["items"] if case else ()
     if svg is not None:
-        _picture(session, svg, flow, items, f"{name} {case['id'][:8]}" if case else name)
+        _picture(session, svg, flow, items, f"{name} {short(case['id'])}" if case else name)
         return ExitCode.OK
     from forestay.formats.flows.flow_graph import flow_graph
 
@@ -67,7 +71,7 @@ def graph(
             }
             for row in rows
         ]
-        session.out.document({"name": name, "case": case["id"] if case else None, "tasks": shown})
+        session.out.document({"name": name, "run": case["id"] if case else None, "tasks": shown})
         return ExitCode.OK
     session.out.data(session.out.paint(neutral.line(name), "bold"))
     tree = Tree(case, session.client.now()) if case else None
@@ -98,7 +102,7 @@ def _picture(
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be written: {error.strerror}", param_hint="--svg") from error
-    session.out.say(f"The picture is in {neutral.line(str(file))}")
+    session.out.say(f"The picture was written to {neutral.line(str(file))}")
 
 
 def _line(session: Session, row: Row, tree: Tree | None, wide: int) -> str:

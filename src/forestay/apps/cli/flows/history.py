@@ -1,4 +1,4 @@
-"""`forestay history`: what happened to a case, in plain words."""
+"""`forestay runs history`: what happened to a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import typer
 from forestay.apps.cli import neutral
 from forestay.apps.cli.amounts import lasting, read_moment
 from forestay.apps.cli.flows.case_tree import COLOURS, word
-from forestay.apps.cli.flows.run import CASE
+from forestay.apps.cli.flows.run import RUN
+from forestay.apps.cli.ids import short
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
@@ -23,24 +24,24 @@ TOLD = frozenset({"report", "Verb", "decision", "order", "audit"})
 
 def history(
     session: Session,
-    case: Annotated[str, CASE],
-    item: Annotated[str | None, typer.Option("--item", metavar="ITEM", help="Only of this item.")] = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many lines.")] = 1000,
+    run: Annotated[str, RUN],
+    item: Annotated[str | None, typer.Option("--task", metavar="TASK", help="Only of this task.")] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most this many lines.")] = 1000,
 ) -> None:
-    """Tell what happened to a case of any engine. Its engine's log, what went wrong, what was decided and done, who asked for what.
+    """Show the event log of a run, of any engine. Its engine's log, failures, decisions, actions, and requests by people.
 
-    forestay history 4f1c9d2a
+    forestay runs history 4f1c9d2a
     """
-    name = session.case(case)
+    name = session.flow_run(run)
     found, more = _read(session, name, item, limit)
     if session.out.as_json:
-        session.out.document({"case": name, "history": found, "more": more})
+        session.out.document({"run": name, "history": found, "more": more})
         return
     whole = session.client.case(name)
     for line in _narrated(session, whole, found):
         session.out.data(line)
     if more:
-        session.out.say(f"There is more; --limit shows more than {limit:,} lines.")
+        session.out.say(f"There is more; use --limit to see more than {limit:,} lines.")
 
 
 def _read(session: Session, case: str, item: str | None, limit: int) -> tuple[list[StoryLine], bool]:
@@ -78,4 +79,4 @@ def _narrated(session: Session, case: CaseWhole, found: list[StoryLine]) -> Iter
         yield f"  {neutral.line(item['id'])}: {item['state'].replace('_', ' ')}{took}{neutral.line(why)}"
     if case["ended"] is None:
         yield ""
-        yield f"It goes on: forestay watch {case['id'][:8]}"
+        yield f"It is still running: forestay watch {short(case['id'])}"

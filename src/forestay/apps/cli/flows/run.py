@@ -1,4 +1,4 @@
-"""`forestay run` and `forestay watch`: start a case, and see how it does until it has ended."""
+"""`forestay run` and `forestay watch`: start a run, and follow it until it has ended."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forestay.apps.cli import neutral
+from forestay.apps.cli.command import seconds
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.flows.case_view import follow
 from forestay.apps.cli.flows.check import read_flow, refuse_flow
+from forestay.apps.cli.ids import short
 from forestay.apps.cli.jobs.squeue import cause
 from forestay.apps.cli.session import Session
-from forestay.apps.cli.verb import seconds
 
 if TYPE_CHECKING:
     from forestay.client.api.answers import CaseWhole
 
-CASE = typer.Argument(metavar="CASE", help="A case's id, or its first 4 or more characters.")
+RUN = typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.")
 SHOWN = 5
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}|[0-9a-f]{64}")
 """Of a Python flow; or the version of a flow that is stored."""
+SHORT_VERSION = re.compile(r"(?=.*[0-9])[0-9a-f]{8,63}")
 Timeout = Annotated[
-    float | None, typer.Option(parser=seconds, metavar="TIME", help="Exit code 7 after so long; the case goes on.")
+    float | None,
+    typer.Option(parser=seconds, metavar="TIME", help="Exit with code 7 after this time; the run continues."),
 ]
 
 
@@ -35,25 +38,25 @@ def run(
         str,
         typer.Argument(
             metavar="FLOW",
-            help="A flow's file in YAML or JSON, - for stdin; or the name of a Python flow that the server has.",
+            help="A flow file in YAML or JSON, - for stdin; the name of a Python flow on the server; or the version of a stored flow.",
         ),
     ],
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter: JSON, or else text; repeatable."),
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter; the value is JSON or text. Repeatable."),
     ] = None,
     params: Annotated[
-        Path | None, typer.Option("--params", metavar="FILE", help="Parameters in a file, YAML or JSON.")
+        Path | None, typer.Option("--params", metavar="FILE", help="A file with parameters, YAML or JSON.")
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Start the case, print its id, and do not wait.")
+        bool, typer.Option("--detach", "-d", help="Start the run, print its id, and do not wait.")
     ] = False,
     key: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The same key again gives the same case, not a second one.")
+        str | None, typer.Option(metavar="TEXT", help="Idempotency key: repeating a key returns the same run.")
     ] = None,
     timeout: Timeout = None,
 ) -> int:
-    """Run a flow as a case, and watch it. Ctrl-C leaves the case running.
+    """Run a flow and follow it. Ctrl-C leaves it running.
 
     forestay run nightly.yaml --param day=2026-05-01
     """
@@ -63,6 +66,10 @@ def run(
         if read.flow is None:
             return refuse_flow(session, flow, read)
         version = session.client.store_flow(read.text)["version"]
+    elif SHORT_VERSION.fullmatch(flow):
+        from forestay.client.api.naming import FLOW
+
+        (version,) = session.ids(FLOW, [flow])
     elif NAME.fullmatch(flow):
         version = flow
     else:
@@ -73,7 +80,7 @@ def run(
 def start(
     session: Session, version: str, given: dict[str, Any], *, key: str | None, detach: bool, timeout: float | None
 ) -> int:
-    """Start a case and show how it does, or only its id."""
+    """Start a run and follow it, or only print its id."""
     started = session.client.start_case(version, given, key=key)
     if detach:
         if session.out.as_json:
@@ -84,12 +91,12 @@ def start(
     return ended_words(session, follow(session, started["id"], timeout=timeout))
 
 
-def watch(session: Session, case: Annotated[str, CASE], timeout: Timeout = None) -> int:
-    """Show how a case does until it has ended. To stop watching changes nothing.
+def watch(session: Session, run: Annotated[str, RUN], timeout: Timeout = None) -> int:
+    """Follow a run until it has ended. Ctrl-C stops watching, not the run.
 
     forestay watch 4f1c9d2a
     """
-    return ended_words(session, follow(session, session.case(case), timeout=timeout))
+    return ended_words(session, follow(session, session.flow_run(run), timeout=timeout))
 
 
 def ended_words(session: Session, case: CaseWhole) -> int:
@@ -98,7 +105,7 @@ def ended_words(session: Session, case: CaseWhole) -> int:
     out = session.out
     well = case["state"] in CASE_WELL
     if out.as_json:
-        out.document({"case": case})
+        out.document({"run": case})
     else:
         out.data(f"{case['id']} {case['state']}")
         for name, value in case["outputs"].items():
@@ -107,7 +114,7 @@ def ended_words(session: Session, case: CaseWhole) -> int:
         if case["reason"]:
             out.say(neutral.line(f"Why: {case['reason']}"))
         _tell_failed_jobs(session, case["id"])
-        out.say(f"More: forestay history {case['id'][:8]}")
+        out.say(f"More: forestay runs history {short(case['id'])}")
     return ExitCode.OK if well else ExitCode.JOB_FAILED
 
 
@@ -115,9 +122,9 @@ def _tell_failed_jobs(session: Session, case: str) -> None:
     found = session.client.find_jobs({"case": case, "state": ["failed", "faulted"]}, sort="-changed", limit=SHOWN)
     for job in found.jobs:
         why = f": {cause(job['last'])}" if job["last"] else ""
-        session.out.say(neutral.line(f"Job {job['name']} {job['state']}{why}. See: forestay story {job['id'][:8]}"))
+        session.out.say(neutral.line(f"Job {job['name']} {job['state']}{why}. See: forestay story {short(job['id'])}"))
     if found.cursor:
-        session.out.say(f"There are more: forestay jobs --case {case}")
+        session.out.say(f"There are more: forestay jobs --run {short(case)}")
 
 
 def _params(file: Path | None, pairs: list[str]) -> dict[str, Any]:
@@ -142,6 +149,6 @@ def _params_file(file: Path) -> dict[str, Any]:
         raise typer.BadParameter(f"{file} cannot be read: {error}", param_hint="--params") from error
     read = read_yaml(text)
     if read.findings or not isinstance(read.value, dict):
-        why = read.findings[0].message if read.findings else "names with values are wanted"
+        why = read.findings[0].message if read.findings else "a mapping of names to values is expected"
         raise typer.BadParameter(f"{file}: {why}", param_hint="--params")
     return {str(name): value for name, value in read.value.items()}

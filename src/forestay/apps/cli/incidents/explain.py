@@ -1,4 +1,4 @@
-"""`forestay explain`: why a job, or an item of another engine, failed, what was decided about it and by what, and what came of it, in plain words."""
+"""`forestay explain`: why a job, or a task of another engine, failed, what was decided and by what, and the result."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from forestay.apps.cli import neutral
 from forestay.apps.cli.amounts import lasting, moment, size
+from forestay.apps.cli.ids import short
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
@@ -29,11 +30,11 @@ def explain(
         str | None,
         typer.Argument(
             metavar="JOB|INCIDENT",
-            help="The id of a job or an incident, or its beginning; none: the newest that waits for a person.",
+            help="The id of a job, an incident or a run, or its beginning; a Slurm job's id. Without it: the newest failure that needs attention.",
         ),
     ] = None,
 ) -> None:
-    """Say why a job failed, and what was decided about it. Why so, and what came of it, too.
+    """Explain why a job failed and what was decided. Also the reasons for the decision, and its result.
 
     forestay explain 4f1c9d2a
     """
@@ -54,22 +55,24 @@ def explain(
         session.out.say(f"These are the last {MOST}.")
     if whole and whole[-1]["state"] == "held":
         session.out.say(
-            f"It waits for a person: forestay retry {name[:8]} tries it again; "
-            f"forestay rules add --from {name[:8]} --if CONDITION --then resubmit answers all that are like it."
+            f"It needs attention. To retry it: forestay retry {short(name)}\n"
+            f"To answer all failures like it: forestay rules add --from {short(name)} --if CONDITION --then resubmit"
         )
 
 
 def _named(session: Session, name: str | None) -> tuple[Job | None, IncidentWhole | None]:
     """The job that is meant; or else the incident, if it is no job's, as of another engine's item."""
-    from forestay.client.transport.errors import NotFound
+    from forestay.client.transport.errors import Ambiguous, NotFound
 
     if name is not None:
         try:
             return session.client.job(session.job(name)), None
-        except NotFound as no_job:
+        except (NotFound, Ambiguous) as no_job:
+            if isinstance(no_job, Ambiguous) and not name.isdigit():  # a batch system's ids may be short
+                raise
             try:
                 found = session.client.incident(session.incident(name))
-            except NotFound:
+            except (NotFound, Ambiguous):
                 raise no_job from None
     else:
         found = session.client.incident(session.incident("newest"))
@@ -81,18 +84,18 @@ def _explain_incident(session: Session, one: IncidentWhole) -> None:
         session.out.document({"job": None, "incidents": [one]})
         return
     paint = session.out.paint
-    what = one["item"] or f"case {one['case']}"
+    what = one["item"] or f"run {one['case']}"
     session.out.data(paint(neutral.line(what), "bold") + neutral.line(f" of {one['owner']}, {one['type']}"))
     session.out.data(paint(one["id"], "dim"))
     session.out.data()
     for line in _incident(one, paint):
         session.out.data(line)
     if one["case"]:
-        session.out.say(f"forestay history {one['case']} tells of its case.")
+        session.out.say(f"Its run: forestay runs history {one['case']}")
     if one["state"] == "held":
         session.out.say(
-            f"It waits for a person: forestay inbox launch {one['id'][:8]} EXLET answers it; "
-            f"forestay rules add --from {one['id'][:8]} --if CONDITION --then resubmit answers all that are like it."
+            f"It needs attention. To answer it: forestay inbox launch {short(one['id'])} PLAYBOOK\n"
+            f"To answer all failures like it: forestay rules add --from {short(one['id'])} --if CONDITION --then resubmit"
         )
 
 
@@ -127,7 +130,7 @@ def _incident(one: IncidentWhole, paint: Callable[..., str]) -> Iterator[str]:
         detail = decision["detail"]
         yield f"  Decided   {_verdict(decision)}, by {neutral.line(_who(decision['by']))}: {neutral.line(str(detail.get('words', '')))}"
         for step in detail.get("path", [])[1:-1]:  # the last is the one that decided
-            yield f"            rule {neutral.line(step['rule'][:8])}: {step['verdict']}{neutral.line(' — ' + step['message'] if step['message'] else '')}"
+            yield f"            rule {neutral.line(short(step['rule']))}: {step['verdict']}{neutral.line(' — ' + step['message'] if step['message'] else '')}"
         shadow = detail.get("shadow")
         if isinstance(shadow, dict) and shadow.get("rule"):
             yield f"            {neutral.line(shadow['rule'])} does not act yet; it would have said otherwise"
@@ -141,7 +144,7 @@ def _incident(one: IncidentWhole, paint: Callable[..., str]) -> Iterator[str]:
 def _who(by: str) -> str:
     """A rule by the beginning of its id and its set; the house by its name."""
     rule_set, mark, rule = by.partition("#")
-    return f"rule {rule[:8]} of {rule_set}" if mark else by
+    return f"rule {short(rule)} of {rule_set}" if mark else by
 
 
 def _last_lines(evidence: dict[str, Any]) -> list[str]:

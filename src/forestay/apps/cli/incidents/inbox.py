@@ -1,4 +1,4 @@
-"""`forestay inbox`: what waits for a person, grouped by cause and owner."""
+"""`forestay inbox`: the failures that need attention, grouped by cause and owner."""
 
 from __future__ import annotations
 
@@ -9,92 +9,86 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forestay.apps.cli import neutral
-from forestay.apps.cli.amounts import moment
-from forestay.apps.cli.columns import Column, table
+from forestay.apps.cli.columns import Column
+from forestay.apps.cli.command import lists, seconds
 from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.ids import short
 from forestay.apps.cli.jobs.queue import whoami
 from forestay.apps.cli.paging import newest
-from forestay.apps.cli.rules.exlets import ready_text
+from forestay.apps.cli.rules.playbooks import ready_text
 from forestay.apps.cli.session import Session
-from forestay.apps.cli.verb import seconds
 
 if TYPE_CHECKING:
     from forestay.client.api.answers import Incident
 
 WAITING = "held"
+NOTHING = "No failures need attention."
 LOOK_EVERY = 0.5
-"""Seconds between two looks of who waits."""
+"""Seconds between two polls."""
 _FILES = frozenset({".yaml", ".yml", ".json"})
 
 
-def inbox(
+@lists
+def list_inbox(
     session: Session,
-    action: Annotated[str, typer.Argument(metavar="list|launch", help="What to do.")] = "list",
-    incident: Annotated[
-        str | None, typer.Argument(metavar="INCIDENT", help="For `launch`: the incident, or its first characters.")
-    ] = None,
-    exlet: Annotated[
-        str | None, typer.Argument(metavar="EXLET", help="For `launch`: the file of an exlet, or the name of one.")
-    ] = None,
-    cause: Annotated[str | None, typer.Option(metavar="CAUSE", help="Of this cause: memory, node, …")] = None,
-    owner: Annotated[str | None, typer.Option("--owner", "-u", metavar="NAME", help="Of this owner.")] = None,
-    me: Annotated[bool, typer.Option("--me", help="Your own.")] = False,
+    cause: Annotated[str | None, typer.Option(metavar="CAUSE", help="Only of this cause: memory, node, …")] = None,
+    owner: Annotated[str | None, typer.Option("--owner", "-u", metavar="NAME", help="Only of this owner.")] = None,
+    me: Annotated[bool, typer.Option("--me", help="Only your own.")] = False,
     state: Annotated[
-        str, typer.Option("--state", "-t", metavar="STATE", help="held, or others with commas between.")
+        str, typer.Option("--state", "-t", metavar="STATE", help="held, or other states, separated by commas.")
     ] = WAITING,
-    each: Annotated[bool, typer.Option("--each", help="One line an incident, not a group.")] = False,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many incidents.")] = 1000,
-    wait: Annotated[bool, typer.Option("--wait", help="First wait until there is something.")] = False,
+    each: Annotated[bool, typer.Option("--each", help="List every incident instead of groups.")] = False,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most this many incidents.")] = 1000,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until there is something to list.")] = False,
     timeout: Annotated[
-        float | None, typer.Option(parser=seconds, metavar="TIME", help="With --wait: exit code 7 after so long.")
+        float | None,
+        typer.Option(parser=seconds, metavar="TIME", help="With --wait: exit with code 7 after this time."),
     ] = None,
 ) -> int:
-    """List what waits for a person, by cause and owner. `launch` an exlet for one of them.
+    """List failures that need attention, by cause and owner.
 
-    forestay inbox --me
+    forestay inbox list --me
     """
-    if action == "launch" and incident is not None and exlet is not None:
-        return _launch(session, incident, exlet)
-    if action != "list" or incident is not None:
-        raise typer.BadParameter("say `launch INCIDENT EXLET`, or nothing")
     wanted: dict[str, Any] = {"state": state, "cause": cause, "owner": whoami(session) if me else owner}
     filters = {key: value for key, value in wanted.items() if value}
     if wait:
         _wait(session, filters, timeout)
-    if not each and state == WAITING and not session.out.as_json:
+    if not each and state == WAITING and not session.out.as_json and session.out.form != "name":
         _show_groups(session, cause, filters.get("owner"))
         return ExitCode.OK
     found, more = newest(lambda many, cursor: session.client.find_incidents(filters, limit=many, cursor=cursor), limit)
-    if session.out.as_json:
-        session.out.document({"incidents": found})
-        return ExitCode.OK
-    for line in _each(session, found):
-        session.out.data(line)
-    if not found:
-        session.out.say("Nothing waits for a person.")
-    elif more:
-        session.out.say(f"These are the newest {len(found):,}; --cause, -u and --limit choose others.")
-    else:
-        session.out.say("forestay explain JOB says why; forestay retry JOB tries it again.")
+    _show_each(session, found)
+    if more:
+        session.out.say(f"These are the newest {len(found):,}; use --cause, -u or --limit to see others.")
+    elif found and not session.out.as_json:
+        session.out.say("See why: forestay explain INCIDENT. Retry: forestay retry JOB")
     return ExitCode.OK
 
 
-def _launch(session: Session, named: str, exlet: str) -> int:
-    from forestay.client.api.naming import resolve_incident
+def launch(
+    session: Session,
+    incident: Annotated[str, typer.Argument(metavar="INCIDENT", help="The incident's id, or the beginning of it.")],
+    playbook: Annotated[
+        str, typer.Argument(metavar="PLAYBOOK", help="A playbook's file, or the name of a stored one.")
+    ],
+) -> int:
+    """Carry out a playbook for an incident.
 
-    incident = resolve_incident(session.client, named)
-    if Path(exlet).suffix in _FILES:
-        text = ready_text(session, Path(exlet))
+    forestay inbox launch 3f9a1c7e refund.yaml
+    """
+    name = session.incident(incident)
+    if Path(playbook).suffix in _FILES:
+        text = ready_text(session, Path(playbook))
         if text is None:
             return ExitCode.USAGE
-        answer = session.client.launch_exlet(incident, text=text)
+        answer = session.client.launch_exlet(name, text=text)
     else:
-        answer = session.client.launch_exlet(incident, exlet=exlet)
+        answer = session.client.launch_exlet(name, exlet=playbook)
     if session.out.as_json:
         session.out.document(answer)
     else:
-        session.out.data(incident)
-        session.out.say(f"The exlet is {answer['outcome']}: {neutral.line(answer['detail'])}")
+        session.out.data(name)
+        session.out.say(f"The playbook is {answer['outcome']}: {neutral.line(answer['detail'])}")
     return ExitCode.OK if answer["outcome"] in {"begun", "done"} else ExitCode.FAILED
 
 
@@ -104,7 +98,7 @@ def _wait(session: Session, filters: dict[str, Any], timeout: float | None) -> N
     until = None if timeout is None else time.monotonic() + timeout
     while not session.client.find_incidents(filters, limit=1).incidents:
         if until is not None and time.monotonic() >= until:
-            raise TimedOut("still nothing waits for a person")
+            raise TimedOut("still no failures need attention")
         time.sleep(LOOK_EVERY)
 
 
@@ -113,42 +107,43 @@ def _show_groups(session: Session, cause: str | None, owner: str | None) -> None
     from forestay.client.api import incident_calls
 
     told = session.client.send(incident_calls.inbox(cause=cause, owner=owner))
-    if session.out.as_json:
-        session.out.document(told)
-        return
-    rows = [
-        [
-            f"{one['count']:,}",
-            one["cause"],
-            one["owner"] or f"{one['owners']:,} owners",
-            f"{one['core_hours']:,.1f}",
-            moment(one["oldest"]),
-            one["waits_for"],
-            one["next"],
-            one["note"],
-        ]
-        for one in told["groups"]
-    ]
     columns = [
-        Column("NUMBER", right=True), Column("CAUSE"), Column("OWNER", widest=20), Column("CORE-HOURS", right=True), Column("OLDEST"),
-        Column("WAITS FOR"), Column("NEXT", widest=80), Column("WHY", widest=60),
+        Column("COUNT", right=True), Column("CAUSE"), Column("OWNER", flexible=True), Column("CORE-HOURS", right=True), Column("OLDEST"),
+        Column("WAITS FOR"), Column("NEXT", flexible=True), Column("WHY", flexible=True),
     ]  # fmt: skip
-    if rows:
-        session.out.table(columns, rows)
-    if not rows:
-        session.out.say("Nothing waits for a person.")
-    elif told["more"]:
-        session.out.say("The dearest groups are shown; --cause and -u choose.")
-    else:
-        session.out.say("forestay explain JOB says why; forestay retry JOB tries it again; --each lists single ones.")
+    session.print_list(
+        "groups", told["groups"], columns, key=lambda group: str(group["group"]),
+        row=lambda group: [
+            f"{group['count']:,}", group["cause"], group["owner"] or f"{group['owners']:,} owners", f"{group['core_hours']:,.1f}",
+            session.when(group["oldest"]), group["waits_for"], group["next"], group["note"],
+        ],
+        empty=NOTHING,
+    )  # fmt: skip
+    if told["more"]:
+        session.out.say("Only the most expensive groups are shown; use --cause or -u to see others.")
+    elif told["groups"]:
+        session.out.say(
+            "See why: forestay explain JOB. Retry: forestay retry JOB. List every one: forestay inbox --each"
+        )
 
 
-def _each(session: Session, found: list[Incident]) -> list[str]:
-    rows = [
-        [one["id"][:8], one["cause"], one["owner"], moment(one["at"]), one["job"][:8] or one["case"][:8], one["note"]]
-        for one in found
-    ]
+def _show_each(session: Session, found: list[Incident]) -> None:
+    ids = session.short_ids(incident["id"] for incident in found)
     columns = [
-        Column("INCIDENT"), Column("CAUSE"), Column("OWNER", widest=20), Column("AT"), Column("JOB"), Column("WHY", widest=60),
+        Column("INCIDENT"), Column("CAUSE"), Column("OWNER", flexible=True), Column("AT"), Column("JOB"), Column("TASK", wide=True),
+        Column("WHY", flexible=True),
     ]  # fmt: skip
-    return list(table(columns, rows, paint=session.out.paint)) if rows else []
+    session.print_list(
+        "incidents", found, columns, key=lambda incident: incident["id"],
+        row=lambda incident: [
+            ids.short(incident["id"]), incident["cause"], incident["owner"], session.when(incident["at"]),
+            _about(incident, whole=session.out.wide), incident["item"] or "-", incident["note"],
+        ],
+        empty=NOTHING,
+    )  # fmt: skip
+
+
+def _about(incident: Incident, *, whole: bool) -> str:
+    """The job, or else the run; `explain` takes both."""
+    name = incident["job"] or incident["case"] or "-"
+    return name if whole else short(name)

@@ -1,4 +1,4 @@
-"""`forestay describe`: everything about one job, for a reader."""
+"""`forestay describe`: everything about one job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from forestay.client.api.answers import Job, LastJson, SpecificationJson
 
-JOB = typer.Argument(metavar="JOB", help="Its id, or the first 4 or more characters.")
+JOB = typer.Argument(metavar="JOB", help="The job's id, or the beginning of it.")
 
 
 def describe(session: Session, job: Annotated[str, JOB]) -> None:
@@ -53,17 +53,19 @@ def description(job: Job, specification: SpecificationJson, now: datetime) -> li
         about.append(("Labels", ", ".join(f"{key}={value}" for key, value in sorted(job["labels"].items()))))
     if job["callback"]:
         callback = job["callback"]
-        told = "told" if callback["done"] else f"not told yet ({callback['tries']} tries)"
+        told = "called" if callback["done"] else f"not called yet ({callback['tries']} tries)"
         about.append(("Callback", f"{callback['url']}, {told}"))
-    sections = [("Job", about), ("State", _standing(job, now)), ("Runs", _running(job, specification))]
+    sections = [("Job", about), ("State", _standing(job, now)), ("Command", _running(job, specification))]
     if job["last"]:
-        sections.append((f"Attempt {job['last'].get('attempt', '?')}, the last that ended", ending(job["last"], job)))
+        sections.append(
+            (f"Attempt {job['last'].get('attempt', '?')}, the last one that ended", ending(job["last"], job))
+        )
     if job["winner"]:
         manifest = job["winner"]["manifest"]
         rows = [("From", f"attempt {job['winner']['attempt']}")]
         if manifest:
             rows += [
-                ("Place", manifest["path"]),
+                ("Path", manifest["path"]),
                 ("Files", f"{manifest['files']:,}, {size(manifest['bytes'])}"),
                 ("Manifest", f"sha256 {manifest['sha256']}"),
             ]
@@ -77,7 +79,7 @@ def _standing(job: Job, now: datetime) -> list[tuple[str, str]]:
         ("State", f"{job['state']}{phase}, since {moment(job['changed'])}"),
         (
             "Attempt",
-            f"{job['attempt']} of {job['max_attempts']}; {job['faults']} ended badly, {job['releases']} lost their pilot",
+            f"{job['attempt']} of {job['max_attempts']}; {job['faults']} failed, {job['releases']} lost their pilot",
         ),
         ("Priority", str(job["priority"])),
     ]
@@ -91,9 +93,9 @@ def _standing(job: Job, now: datetime) -> list[tuple[str, str]]:
         rows.append(("Claim", claim["id"]))
     elif job["state"] == "available":
         why = squeue.reason(job, now)
-        rows.append(("Waits", f"until {moment(job['not_before'])}" if why == "BeginTime" else "for a pilot with room" if why == "Resources" else "until it is let go"))  # fmt: skip
+        rows.append(("Waits", f"until {moment(job['not_before'])}" if why == "BeginTime" else "for a pilot with a free slot" if why == "Resources" else "until it is released"))  # fmt: skip
     if job["overlap_possible"]:
-        rows.append(("Overlap", "an earlier attempt was given up without proof that its process is gone"))
+        rows.append(("Overlap", "an earlier attempt was given up without proof that its process has ended"))
     rows.append(("Version", f"{job['version']}, generation {job['generation']}"))
     return rows
 
@@ -114,16 +116,16 @@ def _running(job: Job, specification: SpecificationJson) -> list[tuple[str, str]
         rows.append(("Expected", f"{lasting(job['expected_runtime'])}; an alert is raised past it"))
     rows += [("Environment", f"{key}={value}") for key, value in sorted(specification.get("environment", {}).items())]
     if specification.get("outputs"):
-        rows.append(("Must leave", ", ".join(specification.get("outputs", []))))
+        rows.append(("Outputs", ", ".join(specification.get("outputs", []))))
     if specification.get("effects") == "external":
-        rows.append(("Effects", "external: a run that lost its pilot's lease is killed"))
+        rows.append(("Effects", "external: an attempt whose pilot lost its lease is killed"))
     rows.append(("Specification", job["specification"]))
     return rows
 
 
 def ending(last: LastJson, job: Job) -> list[tuple[str, str]]:
     """How an attempt ended."""
-    rows = [("Ended", "well" if last.get("outcome") == "ok" else f"badly: {in_words(last)}")]
+    rows = [("Result", "succeeded" if last.get("outcome") == "ok" else f"failed: {in_words(last)}")]
     if last.get("started"):
         rows.append(("Started", moment(last.get("started"))))
     wall, cpu, peak = last.get("wall"), last.get("cpu"), last.get("peak_memory")
@@ -132,23 +134,23 @@ def ending(last: LastJson, job: Job) -> list[tuple[str, str]]:
         rows.append(("Ran", lasting(wall) + busy))
     if peak is not None:
         asked = job["resources"].get("memory") or 0
-        rows.append(("Peak memory", size(peak) + (f" of {size(asked)} asked for" if asked else "")))
+        rows.append(("Peak memory", size(peak) + (f" of {size(asked)} requested" if asked else "")))
     if last.get("host"):
         rows.append(("Host", last.get("host", "")))
     return rows
 
 
 def in_words(last: LastJson) -> str:
-    """The end of an attempt in a few words."""
+    """How an attempt ended, in a few words."""
     reason, code, signal = last.get("reason"), last.get("exit_code"), last.get("signal")
     told = {
         "start-failed": "the command could not be started",
-        "output-missing": "an output that it must leave was not there",
-        "output-failed": "its outputs could not be kept",
-        "cancelled": "it was told to stop",
-        "wall-limit": "it ran longer than its limit",
-        "not-started": "the pilot gave it back",
-        "pilot-stopped": "its pilot had to go",
+        "output-missing": "a required output is missing",
+        "output-failed": "its outputs could not be stored",
+        "cancelled": "it was stopped",
+        "wall-limit": "it exceeded its time limit",
+        "not-started": "the pilot returned it",
+        "pilot-stopped": "its pilot was stopped",
     }.get(reason or "")
     if told:
         return told

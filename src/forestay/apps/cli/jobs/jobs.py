@@ -1,4 +1,4 @@
-"""`forestay jobs`: search and count by everything that is known of a job."""
+"""`forestay jobs`: search and count jobs by any of their fields."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forestay.apps.cli.amounts import lasting, moment, parse_moment
-from forestay.apps.cli.columns import Column, table
+from forestay.apps.cli.amounts import lasting, parse_moment
+from forestay.apps.cli.columns import Column
+from forestay.apps.cli.command import lists
 from forestay.apps.cli.jobs import squeue
 from forestay.apps.cli.jobs.queue import whoami
 from forestay.apps.cli.jobs.submit import duration_option, pairs, size_option
@@ -28,25 +29,23 @@ def moment_option(text: str) -> str:
 _Many = list[str] | None
 
 
+@lists
 def jobs(
     session: Session,
     state: Annotated[
-        _Many, typer.Option("--state", "-t", metavar="STATE", help="States, ours or squeue's; repeatable.")
+        _Many,
+        typer.Option("--state", "-t", metavar="STATE", help="State, ours or squeue's; repeatable, as are those below."),
     ] = None,
-    owner: Annotated[
-        _Many, typer.Option("--owner", "-u", metavar="NAME", help="Owners; repeatable, as are those below.")
-    ] = None,
-    me: Annotated[bool, typer.Option("--me", help="Your own jobs.")] = False,
-    team: Annotated[_Many, typer.Option("--team", metavar="NAME", help="Teams.")] = None,
-    name: Annotated[_Many, typer.Option("--name", "-n", metavar="NAME", help="Names.")] = None,
-    specification: Annotated[_Many, typer.Option("--specification", metavar="ID", help="Specifications.")] = None,
-    pilot: Annotated[_Many, typer.Option("--pilot", metavar="ID", help="Pilots.")] = None,
-    host: Annotated[_Many, typer.Option("--host", "-w", metavar="NAME", help="Hosts.")] = None,
-    label: Annotated[_Many, typer.Option("--label", metavar="KEY=VALUE", help="Labels.")] = None,
-    resource_class: Annotated[
-        _Many, typer.Option("--resource-class", metavar="CLASS", help="Resource classes.")
-    ] = None,
-    case: Annotated[_Many, typer.Option("--case", metavar="ID", help="Jobs of these cases.")] = None,
+    owner: Annotated[_Many, typer.Option("--owner", "-u", metavar="NAME", help="Owner.")] = None,
+    me: Annotated[bool, typer.Option("--me", help="Only your own jobs.")] = False,
+    team: Annotated[_Many, typer.Option("--team", metavar="NAME", help="Team.")] = None,
+    name: Annotated[_Many, typer.Option("--name", "-n", metavar="NAME", help="Name.")] = None,
+    specification: Annotated[_Many, typer.Option("--specification", metavar="ID", help="Specification.")] = None,
+    pilot: Annotated[_Many, typer.Option("--pilot", metavar="ID", help="Pilot.")] = None,
+    host: Annotated[_Many, typer.Option("--host", "-w", metavar="NAME", help="Host.")] = None,
+    label: Annotated[_Many, typer.Option("--label", metavar="KEY=VALUE", help="Label.")] = None,
+    resource_class: Annotated[_Many, typer.Option("--resource-class", metavar="CLASS", help="Resource class.")] = None,
+    flow_run: Annotated[_Many, typer.Option("--run", metavar="RUN", help="Run.")] = None,
     held: Annotated[bool | None, typer.Option("--held/--not-held", help="Held by someone, or not.")] = None,
     min_priority: Annotated[int | None, typer.Option(metavar="N", help="Priority from.")] = None,
     max_priority: Annotated[int | None, typer.Option(metavar="N", help="Priority up to.")] = None,
@@ -56,7 +55,7 @@ def jobs(
     max_expected_runtime: Annotated[
         int | None, typer.Option(parser=duration_option, metavar="TIME", help="Expected runtime up to.")
     ] = None,
-    min_retries: Annotated[int | None, typer.Option(metavar="N", help="Tried again at least so often.")] = None,
+    min_retries: Annotated[int | None, typer.Option(metavar="N", help="Retried at least this often.")] = None,
     min_cpus: Annotated[int | None, typer.Option(metavar="N", help="CPUs from.")] = None,
     max_cpus: Annotated[int | None, typer.Option(metavar="N", help="CPUs up to.")] = None,
     min_memory: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Memory from.")] = None,
@@ -81,7 +80,7 @@ def jobs(
     ] = None,
     changed_after: Annotated[
         str | None,
-        typer.Option("--changed-after", parser=moment_option, metavar="TIME", help="Anything happened after."),
+        typer.Option("--changed-after", parser=moment_option, metavar="TIME", help="Changed after."),
     ] = None,
     exit_code: Annotated[
         int | None, typer.Option("--exit-code", metavar="N", help="The last attempt ended with this code.")
@@ -90,24 +89,23 @@ def jobs(
         _Many, typer.Option("--filter", metavar="NAME=VALUE", help="Any other filter of the interface; repeatable.")
     ] = None,
     sort: Annotated[
-        str, typer.Option(metavar="FIELD", help="Field to sort by, with - in front downwards.")
+        str, typer.Option(metavar="FIELD", help="Field to sort by; with a leading - in descending order.")
     ] = "-created",
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 100,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All that are found.")] = False,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most this many.")] = 100,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All that match.")] = False,
     by: Annotated[
         str | None, typer.Option("--by", metavar="FIELD", help="Count instead: by state, owner, team, name, host …")
     ] = None,
-    ids: Annotated[bool, typer.Option("--ids", help="Only ids, for `forestay cancel -` and the like.")] = False,
-    long: Annotated[bool, typer.Option("--long", "-l", help="Whole ids and names.")] = False,
+    ids: Annotated[bool, typer.Option("--ids", help="Only ids, as with -o name.")] = False,
 ) -> None:
     """Search jobs, newest first, or count them.
 
     forestay jobs --state failed --since 2h --by host
     """
     filters: dict[str, Any] = {
-        "state": _states(state or []), "owner": owner, "team": team, "name": name, "specification": specification, "pilot": pilot,
+        "state": _states(state or []), "owner": owner, "team": team, "name": name, "specification": _ids(session, "SPECIFICATION", specification), "pilot": _ids(session, "PILOT", pilot),
         "host": host, "label": label, "resource_class": resource_class, "held": held, "min_priority": min_priority,
-        "case": [session.case(one) for one in case or ()], "max_priority": max_priority, "min_expected_runtime": min_expected_runtime, "max_expected_runtime": max_expected_runtime,
+        "case": [session.flow_run(one) for one in flow_run or ()], "max_priority": max_priority, "min_expected_runtime": min_expected_runtime, "max_expected_runtime": max_expected_runtime,
         "min_retries": min_retries, "min_cpus": min_cpus, "max_cpus": max_cpus, "min_memory": min_memory, "max_memory": max_memory,
         "min_gpus": min_gpus, "created_after": created_after, "created_before": created_before, "changed_after": changed_after,
     }  # fmt: skip
@@ -121,9 +119,10 @@ def jobs(
         return
     out, client = session.out, session.client
     most = None if everything else limit
-    if ids or (out.as_json and everything):
+    form = "name" if ids else out.form
+    if form == "name" or (out.as_json and everything):
         found = client.all_jobs(filters, sort=sort, most=most)
-        if ids:
+        if form == "name":
             for job in found:
                 out.data(job["id"])
         else:
@@ -133,10 +132,15 @@ def jobs(
     if out.as_json:
         out.documents("jobs", rows)
     else:
-        for line in _lines(session, rows, long=long):
-            out.data(line)
+        _table(session, rows)
     if most is not None and len(rows) == most:
-        out.say(f"The first {most:,} are shown; there may be more: --limit N or --all.")
+        out.say(f"The first {most:,} are shown; there may be more: use --limit N or --all.")
+
+
+def _ids(session: Session, kind: str, names: list[str] | None) -> list[str] | None:
+    from forestay.client.api import naming
+
+    return session.ids(getattr(naming, kind), names) if names else None
 
 
 def _states(words: list[str]) -> list[str]:
@@ -157,28 +161,28 @@ def _count(session: Session, by: str, filters: dict[str, Any]) -> None:
     session.out.table(columns, rows)
 
 
-def _lines(session: Session, found: list[Job], *, long: bool) -> list[str]:
-    names, wide = squeue.Names((job["id"] for job in found), whole=long), None if long else 32
-    now = session.client.now()
+def _table(session: Session, found: list[Job]) -> None:
+    ids, now = session.short_ids(job["id"] for job in found), session.client.now()
     columns = [
-        Column("JOBID"), Column("NAME", widest=wide), Column("OWNER", widest=wide), Column("STATE", style=_colour), Column("TRY", right=True),
-        Column("EXIT", right=True), Column("RAN", right=True), Column("SUBMITTED"), Column("HOST"),
+        Column("JOBID"), Column("NAME", flexible=True), Column("OWNER", flexible=True), Column("STATE", style=_colour), Column("TRY", right=True),
+        Column("EXIT", right=True), Column("RAN", right=True), Column("SUBMITTED"), Column("HOST", flexible=True), Column("RUN", wide=True),
     ]  # fmt: skip
     rows = [
         [
-            names.short(job["id"]),
+            ids.short(job["id"]),
             job["name"] + ("" if job["index"] is None else f"[{job['index']}]"),
             job["owner"],
             job["state"] + (" (held)" if job["held"] else ""),
             f"{job['attempt']}/{max(job['attempt'], job['max_attempts'])}",  # a rule or a person may have given it more
             _exit(job),
             lasting(used) if (used := squeue.time_used(job, now)) else "-",
-            moment(job["created"]),
+            session.when(job["created"]),
             job["claim"]["host"] if job["claim"] else (job["last"] or {}).get("host", ""),
+            str(job.get("case") or "-"),
         ]
         for job in found
     ]
-    return table(columns, rows, paint=session.out.paint)
+    session.out.table(columns, rows)
 
 
 def _exit(job: Job) -> str:

@@ -1,4 +1,4 @@
-"""`forestay logs`: what a job printed, or prints."""
+"""`forestay logs`: the output of a job."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ if TYPE_CHECKING:
 def logs(
     session: Session,
     job: Annotated[str, JOB],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it prints until it ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the output until the job ends.")] = False,
     attempt: Annotated[int | None, typer.Option(min=1, metavar="N", help="Of this attempt (the newest).")] = None,
-    tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Only the last so many lines.")
-    ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="On a terminal too, leave escape sequences as they are.")] = False,
+    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Only the last N lines.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Print escape sequences unchanged, on a terminal too.")] = False,
 ) -> int | None:
-    """Show what a job printed. On a terminal escape sequences are taken out.
+    """Show the output of a job. On a terminal, escape sequences are removed.
 
     forestay logs -f 4f1c9d2a
     """
@@ -45,7 +43,7 @@ def logs(
         found = session.client.job(name)  # the job itself may be what is missing
         session.report(error)
         if found["claim"]:
-            session.out.say(f"It runs now: forestay logs -f {name}")
+            session.out.say(f"It is running now: forestay logs -f {name}")
         return ExitCode.NOT_FOUND
     if tail is not None:
         text = "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
@@ -83,9 +81,7 @@ def _follow(session: Session, name: str, attempt: int | None, *, raw: bool) -> N
         except Unavailable as error:
             session.out.detail(str(error))
         if claim is None or session.client.job(name)["claim"] != claim:
-            session.out.say(
-                f"The stream broke and the attempt has ended since. The end of its log: forestay logs {name}"
-            )
+            session.out.say(f"The stream broke, and the attempt has ended since. The whole log: forestay logs {name}")
             return
         time.sleep(session_of_verbs.REOPEN_AFTER)
 

@@ -1,4 +1,4 @@
-"""`forestay queue`: what squeue would show."""
+"""`forestay queue`: the queue in squeue's format."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forestay.apps.cli.command import seconds
+from forestay.apps.cli.ids import ShortIds
 from forestay.apps.cli.jobs import squeue
 from forestay.apps.cli.session import Session
-from forestay.apps.cli.verb import seconds
 
 if TYPE_CHECKING:
     from forestay.client.api.answers import Job
@@ -50,17 +51,17 @@ def queue(
             "--format", "-o", metavar="FORMAT", help='squeue\'s format, such as "%.10i %j %T"; or json, name, wide.'
         ),
     ] = None,
-    start: Annotated[bool, typer.Option("--start", help="Waiting jobs with the earliest time they may start.")] = False,
+    start: Annotated[bool, typer.Option("--start", help="Waiting jobs with their earliest start time.")] = False,
     long: Annotated[
         bool, typer.Option("--long", "-l", help="Whole ids and names, states in words, time limits.")
     ] = False,
     iterate: Annotated[
         float | None,
-        typer.Option("--iterate", "-i", parser=seconds, metavar="SECONDS", help="Show it again and again."),
+        typer.Option("--iterate", "-i", parser=seconds, metavar="SECONDS", help="Repeat at this interval."),
     ] = None,
-    noheader: Annotated[bool, typer.Option("--noheader", "-h", help="No line of headings.")] = False,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most so many jobs.")] = SHOWN,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Show them all, however many.")] = False,
+    noheader: Annotated[bool, typer.Option("--noheader", "-h", help="Omit the headings.")] = False,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most this many jobs.")] = SHOWN,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All jobs, however many.")] = False,
 ) -> None:
     """Show the queue in squeue's columns.
 
@@ -127,12 +128,13 @@ def _show(
         else:
             out.documents("jobs", jobs)
     else:
-        now, names = client.now(), squeue.Names((job["id"] for job in jobs), whole=long)
+        now, names = client.now(), ShortIds((job["id"] for job in jobs), whole=long)
         shown = [squeue.Shown(job, now, names) for job in jobs]
         if form is not None:
             lines = squeue.formatted(form, shown, heading=heading)
         else:
-            lines = squeue.queue_table(shown, long=long, starts=start, heading=heading, paint=out.paint)
+            width = None if long else out.width
+            lines = squeue.queue_table(shown, long=long, starts=start, heading=heading, paint=out.paint, width=width)
         if again:
             lines.insert(0, now.astimezone().strftime("%a %b %d %H:%M:%S %Y"))
             if out.to_terminal:
@@ -145,7 +147,7 @@ def _show(
         total = sum(counts.values())
         if total > len(jobs):
             out.say(
-                f"{len(jobs):,} of {total:,} jobs are shown; --all shows all, `forestay jobs --by state` counts them."
+                f"{len(jobs):,} of {total:,} jobs are shown; use --all for all of them, `forestay jobs --by state` to count them."
             )
 
 
@@ -161,5 +163,5 @@ def whoami(session: Session) -> str:
     said = session.client.status().get("you")
     subject = said.get("subject") if isinstance(said, dict) else None
     if not subject:
-        raise BadAnswer("the server does not say who you are; name yourself with -u NAME")
+        raise BadAnswer("the server does not say who you are; use -u NAME")
     return str(subject)

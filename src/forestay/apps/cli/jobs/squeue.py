@@ -6,14 +6,14 @@ A word of Slurm's is used where it means the same thing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from forestay.apps.cli import neutral
 from forestay.apps.cli.amounts import elapsed, read_moment, size, squeue_moment
 from forestay.apps.cli.columns import Column, cells, padded, table
+from forestay.apps.cli.ids import ShortIds
 
 if TYPE_CHECKING:
     from forestay.client.api.answers import Job
@@ -131,27 +131,12 @@ def place(job: Job, now: datetime) -> str:
     return f"({reason(job, now)})"
 
 
-class Names:
-    """Ids as short as they can be among those shown, but for eight characters."""
-
-    def __init__(self, ids: Iterable[str], *, whole: bool = False) -> None:
-        ordered = sorted(set(ids))
-        needed = 8
-        for one, other in pairwise(ordered):
-            same = next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
-            needed = max(needed, same + 1)
-        self._length = None if whole else needed
-
-    def short(self, job: str) -> str:
-        return job[: self._length].rstrip("-")
-
-
 class Shown(NamedTuple):
     """What a field of the queue is computed from."""
 
     job: Job
     now: datetime
-    names: Names
+    names: ShortIds
 
 
 _Field = Callable[[Shown], str]
@@ -236,12 +221,17 @@ def formatted(text: str, shown: Sequence[Shown], *, heading: bool) -> list[str]:
 
 
 def queue_table(
-    shown: Sequence[Shown], *, long: bool, starts: bool, heading: bool, paint: Callable[..., str]
+    shown: Sequence[Shown],
+    *,
+    long: bool,
+    starts: bool,
+    heading: bool,
+    paint: Callable[..., str],
+    width: int | None = None,
 ) -> list[str]:
     """Rows in squeue's own columns."""
-    wide = None if long else 24
     state = Column("STATE", style=_long_colour) if long else Column("ST", style=colour)
-    columns = [Column("JOBID", right=True), Column("PARTITION", right=True), Column("NAME", right=True, widest=wide), Column("USER", right=True, widest=wide), state]  # fmt: skip
+    columns = [Column("JOBID", right=True), Column("PARTITION", right=True), Column("NAME", right=True, flexible=True), Column("USER", right=True, flexible=True), state]  # fmt: skip
     letters = ["i", "P", "j", "u", "T" if long else "t"]
     if starts:
         columns += [Column("START_TIME", right=True)]
@@ -252,10 +242,10 @@ def queue_table(
         if long:
             columns += [Column("TIME_LIMIT", right=True)]
             letters += ["l"]
-    columns += [Column("NODES", right=True), Column("NODELIST(REASON)")]
+    columns += [Column("NODES", right=True), Column("NODELIST(REASON)", flexible=True)]
     letters += ["D", "R"]
     rows = [[_FIELDS[letter][1](one) for letter in letters] for one in shown]
-    return table(columns, rows, paint=paint, heading=heading)
+    return table(columns, rows, paint=paint, heading=heading, width=width)
 
 
 def _long_colour(word: str) -> str:

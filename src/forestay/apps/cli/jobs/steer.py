@@ -1,4 +1,4 @@
-"""The verbs that change a job: cancel, hold, release, retry, force-complete, force-fail.
+"""The commands that change a job: cancel, hold, release, retry, force-complete, force-fail.
 
 Each goes through the same version-checked write on the server. Several jobs are steered one by one; one that refuses does
 not keep the others back.
@@ -19,13 +19,13 @@ from forestay.apps.cli.session import Session
 if TYPE_CHECKING:
     from forestay.client.api.answers import Job
 
-Reason = Annotated[str | None, typer.Option("--reason", "-r", metavar="TEXT", help="Kept in the job's story.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Reason = Annotated[str | None, typer.Option("--reason", "-r", metavar="TEXT", help="Why; recorded in the job's story.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 SHOWN = 10
 
 
 def cancel(session: Session, jobs: Annotated[list[str], JOBS], reason: Reason = None, yes: Yes = False) -> int:
-    """End jobs. What runs is told to stop; a job that has ended stays as it is.
+    """Cancel jobs. Running jobs are stopped; ended jobs stay as they are.
 
     forestay jobs --me --name align --ids | forestay cancel -
     """
@@ -36,7 +36,7 @@ def cancel(session: Session, jobs: Annotated[list[str], JOBS], reason: Reason = 
 
 
 def hold(session: Session, jobs: Annotated[list[str], JOBS], reason: Reason = None) -> int:
-    """Hold jobs back. What runs may finish; its end is kept until the job is let go.
+    """Hold jobs. A running job may finish; its result is kept until it is released.
 
     forestay hold 4f1c9d2a --reason "the input is being replaced"
     """
@@ -47,11 +47,11 @@ def release(
     session: Session,
     jobs: Annotated[list[str], JOBS],
     holder: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Take this holder's hold away (operators).")
+        str | None, typer.Option(metavar="NAME", help="Lift the hold of this holder (operators).")
     ] = None,
     lock: Annotated[
         bool,
-        typer.Option("--lock", help="Instead take the claim of a pilot away that is known to be dead (operators)."),
+        typer.Option("--lock", help="Instead release the claim of a pilot that is known to be dead (operators)."),
     ] = False,
     attempt: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="With --lock: the attempt that you saw.")
@@ -59,7 +59,7 @@ def release(
     reason: Reason = None,
     yes: Yes = False,
 ) -> int:
-    """Let held jobs go on, or free a job of a dead pilot.
+    """Release held jobs, or a job claimed by a dead pilot.
 
     forestay release 4f1c9d2a
     """
@@ -68,13 +68,15 @@ def release(
             raise typer.BadParameter("--attempt goes with --lock")
         return _each(session, session.jobs(jobs), lambda name: session.client.let_go(name, holder=holder))
     if attempt is None or not reason:
-        raise typer.BadParameter("--lock wants --attempt and --reason: what you saw, and why the claim must go")
+        raise typer.BadParameter(
+            "--lock needs --attempt and --reason: the attempt that you saw, and why the claim must go"
+        )
     names = session.jobs(jobs)
     if len(names) != 1:
         raise typer.BadParameter("--lock takes one job at a time")
     expected, why = attempt, reason
-    warning = "\nIf its process still runs, the job may run twice at the same time; only one run can count."
-    if not _agreed(session, names, f"Take the claim of attempt {expected} away from", yes=yes, warning=warning):
+    warning = "\nIf its process still runs, the job may run twice at the same time; only one attempt can be committed."
+    if not _agreed(session, names, f"Release the claim of attempt {expected} of", yes=yes, warning=warning):
         return ExitCode.FAILED
 
     def free(name: str) -> Job:
@@ -85,7 +87,7 @@ def release(
 
 
 def retry(session: Session, jobs: Annotated[list[str], JOBS], reason: Reason = None) -> int:
-    """Let faulted jobs be tried again (operators).
+    """Retry failed jobs that wait for a decision (operators).
 
     forestay retry 4f1c9d2a --reason "the disk was full"
     """
@@ -93,25 +95,25 @@ def retry(session: Session, jobs: Annotated[list[str], JOBS], reason: Reason = N
 
 
 Attempt = Annotated[
-    int, typer.Option(min=0, metavar="N", help="The attempt that you saw; refused if the job has moved on.")
+    int, typer.Option(min=0, metavar="N", help="The attempt that you saw; refused if the job has changed since.")
 ]
-Why = Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Kept in the job's story.")]
+Why = Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; recorded in the job's story.")]
 
 
 def force_complete(
     session: Session, jobs: Annotated[list[str], JOBS], attempt: Attempt, reason: Why, yes: Yes = False
 ) -> int:
-    """Say that jobs count as done (operators). Nothing of theirs is committed.
+    """Count jobs as complete (operators). Their outputs are not committed.
 
     forestay force-complete 4f1c9d2a --attempt 3 --reason "checked by hand"
     """
-    return _force(session, jobs, "done", session.client.force_complete, attempt, reason, yes=yes)
+    return _force(session, jobs, "complete", session.client.force_complete, attempt, reason, yes=yes)
 
 
 def force_fail(
     session: Session, jobs: Annotated[list[str], JOBS], attempt: Attempt, reason: Why, yes: Yes = False
 ) -> int:
-    """Say that jobs count as failed (operators).
+    """Count jobs as failed (operators).
 
     forestay force-fail 4f1c9d2a --attempt 3 --reason "the input is broken"
     """
@@ -155,7 +157,7 @@ def _agreed(session: Session, names: Sequence[str], what: str, *, yes: bool, war
     jobs = "this job" if len(names) == 1 else f"these {len(names):,} jobs"
     if session.sure(f"{what} {jobs}?{warning}", yes=yes):
         return True
-    session.out.say("Nothing was done.")
+    session.out.say("Nothing was changed.")
     return False
 
 

@@ -1,4 +1,4 @@
-"""`forestay story`: what happened to a job, in plain words, with the evidence, and what can be done now."""
+"""`forestay story`: the event log of a job, with the evidence, and what can be done now."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from forestay.client.api.answers import Job, Story
 
 TAIL = 10
-"""Lines of a log that are shown with an attempt that ended badly."""
+"""Lines of a log that are shown with a failed attempt."""
 
 
 def story(session: Session, job: Annotated[str, JOB]) -> None:
-    """Tell what happened to a job, why, and what can be done.
+    """Show a job's event log, and what can be done.
 
     forestay story 4f1c9d2a
     """
@@ -73,9 +73,9 @@ def _standing(job: Job) -> str:
     words = {
         "available": "waits" + (f" for attempt {job['attempt'] + 1}" if job["attempt"] else ""),
         "running": f"runs, attempt {job['attempt']}",
-        "faulted": f"faulted{tries}; a decision is wanted",
+        "faulted": f"failed{tries}; needs a decision",
         "completed": f"completed{tries}",
-        "forced_complete": "counts as done, by hand",
+        "forced_complete": "forced complete by a person",
         "failed": f"failed{tries}",
         "cancelled": "cancelled",
     }
@@ -96,7 +96,7 @@ def _attempt(evidence: dict[str, object]) -> object:
 def _aside(evidence: dict[str, Any]) -> str:
     if evidence.get("kind") == "late-end":
         return (
-            f"Attempt {_attempt(evidence)} ended late and does not count: {evidence.get('why', 'a newer one stands')}."
+            f"Attempt {_attempt(evidence)} ended late and was ignored: {evidence.get('why', 'there is a newer one')}."
         )
     return f"Alert: {evidence.get('words') or evidence.get('alert')}."
 
@@ -104,7 +104,7 @@ def _aside(evidence: dict[str, Any]) -> str:
 def _evidence(evidence: dict[str, Any], job: Job, paint: Callable[..., str]) -> Iterator[str]:
     """How an attempt ended, and the last of what it printed."""
     last: Any = evidence.get("ending") or {}
-    facts = [in_words(last)] if last.get("outcome") != "ok" else ["ended well"]
+    facts = [in_words(last)] if last.get("outcome") != "ok" else ["succeeded"]
     if last.get("wall") is not None:
         facts.append(f"ran {lasting(last['wall'])}")
     asked = job["resources"].get("memory") or 0
@@ -128,41 +128,41 @@ def hints(last: dict[str, Any], asked_memory: int) -> list[str]:
     """What the evidence points to, when it is plain."""
     peak = last.get("peak_memory") or 0
     if asked_memory and peak >= 0.95 * asked_memory:
-        return [f"It used all the memory it had asked for; ask for more than {size(asked_memory)} (--memory)."]
+        return [f"It used all its requested memory; request more than {size(asked_memory)} (--memory)."]
     if last.get("reason") == "wall-limit":
-        return ["It ran into its limit; ask for more time (--time), or make it shorter."]
+        return ["It reached its time limit; request more time (--time), or make it shorter."]
     if last.get("reason") == "start-failed" or last.get("exit_code") == 127:
         return ["The command was not found on that host."]
     if last.get("exit_code") == 126:
-        return ["The command may not be executed on that host; is the file executable?"]
+        return ["The command cannot be executed on that host; is the file executable?"]
     if last.get("signal") == 9 and last.get("reason") != "cancelled":
-        return ["Somebody killed it at once (signal 9): often the system, when a machine's memory is used up."]
+        return ["It was killed (signal 9), often by the system when a machine runs out of memory."]
     return []
 
 
 def next_steps(job: Job) -> list[tuple[str, str]]:
     """What a person can do about a job as it stands: what for, and the command."""
     name, state = job["id"], job["state"]
-    log = ("See what it printed", f"forestay logs {name}")
+    log = ("See its output", f"forestay logs {name}")
     if job["held"]:
         holder = "" if job["owner"] in job["holders"] else f" --holder {job['holders'][0]}"
-        return [("Let it go on", f"forestay release {name}{holder}"), ("End it", f"forestay cancel {name}")]
+        return [("Release it", f"forestay release {name}{holder}"), ("Cancel it", f"forestay cancel {name}")]
     if state == "available":
         tried = [log] if job["attempt"] else []
-        return [*tried, ("Wait for its end", f"forestay wait {name}"), ("See who could run it", "forestay pilots")]
+        return [*tried, ("Wait for it", f"forestay wait {name}"), ("See who could run it", "forestay pilots")]
     if state == "running":
-        return [("See what it prints", f"forestay logs -f {name}"), ("Wait for its end", f"forestay wait {name}"), ("End it", f"forestay cancel {name}")]  # fmt: skip
+        return [("Follow its output", f"forestay logs -f {name}"), ("Wait for it", f"forestay wait {name}"), ("Cancel it", f"forestay cancel {name}")]  # fmt: skip
     if state == "faulted":
         return [
             log,
-            ("Try it again, once the cause is mended", f"forestay retry {name}"),
-            ("Say that it counts as done", f"forestay force-complete {name} --attempt {job['attempt']} --reason …"),
-            ("Give it up", f"forestay cancel {name}"),
+            ("Retry it, once the cause is fixed", f"forestay retry {name}"),
+            ("Count it as complete", f"forestay force-complete {name} --attempt {job['attempt']} --reason …"),
+            ("Cancel it", f"forestay cancel {name}"),
         ]
     if state == "completed":
         place = [("See where its outputs are", f"forestay describe {name}")] if job["winner"] else []
         return [log, *place]
     if state in {"failed", "cancelled"}:
         tried = [log] if job["attempt"] else []
-        return [*tried, ("See its command, to submit it anew", f"forestay describe {name}")]
+        return [*tried, ("See its command, to submit it again", f"forestay describe {name}")]
     return []

@@ -66,24 +66,24 @@ def submit(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- CMD ARG…]", help="The command; {index} and {name} are replaced from the job's own values."
+            metavar="[-- CMD ARG…]", help="The command; {index} and {name} are replaced by the job's own values."
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the jobs (the command's own).")] = None,
-    cpus: Annotated[int | None, typer.Option(min=1, metavar="N", help="CPUs a job needs.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the jobs (the command's).")] = None,
+    cpus: Annotated[int | None, typer.Option(min=1, metavar="N", help="CPUs.")] = None,
     memory: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Memory: 512M, 2G.")] = None,
     disk: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Scratch space: 10G.")] = None,
     gpus: Annotated[int | None, typer.Option(min=0, metavar="N", help="GPUs.")] = None,
     wall: Annotated[
         int | None,
         typer.Option(
-            "--wall", "--time", parser=duration_option, metavar="TIME", help="Limit of an attempt: 01:30:00, 90m."
+            "--wall", "--time", parser=duration_option, metavar="TIME", help="Time limit of an attempt: 01:30:00, 90m."
         ),
     ] = None,
     priority: Annotated[
-        int | None, typer.Option(min=-1000, max=1000, metavar="N", help="Higher goes first, from -1000 to 1000.")
+        int | None, typer.Option(min=-1000, max=1000, metavar="N", help="Higher runs first, from -1000 to 1000.")
     ] = None,
-    team: Annotated[str | None, typer.Option(metavar="NAME", help="The team that the work is for.")] = None,
+    team: Annotated[str | None, typer.Option(metavar="NAME", help="The team that the jobs are for.")] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label to find the jobs by; repeatable.")
     ] = None,
@@ -91,16 +91,14 @@ def submit(
         list[str] | None,
         typer.Option(
             metavar="NAME[=VALUE]",
-            help="Environment of the command; without a value your own. Never a secret: all who see the job see it. Repeatable.",
+            help="Environment variable; without a value, yours is used. Not for secrets: everyone who sees the job sees it. Repeatable.",
         ),
     ] = None,
     output: Annotated[
         list[str] | None,
-        typer.Option(metavar="GLOB", help="A file that must be there when the job ends well, and is kept; repeatable."),
+        typer.Option(metavar="GLOB", help="A file that the job must produce, and that is kept; repeatable."),
     ] = None,
-    max_attempts: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Attempts before the job is given up.")
-    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(min=1, metavar="N", help="Attempts before the job fails.")] = None,
     retry_wait: Annotated[
         int | None,
         typer.Option(
@@ -112,7 +110,7 @@ def submit(
     ] = None,
     expected_runtime: Annotated[
         int | None,
-        typer.Option(parser=duration_option, metavar="TIME", help="An alert is raised for a job that takes longer."),
+        typer.Option(parser=duration_option, metavar="TIME", help="Raise an alert for a job that takes longer."),
     ] = None,
     begin: Annotated[
         str | None,
@@ -120,17 +118,20 @@ def submit(
             parser=begin_option, metavar="TIME", help="Not before this time: 18:00, 2026-05-01T12:30, 2h from now."
         ),
     ] = None,
-    callback: Annotated[str | None, typer.Option(metavar="URL", help="Told when a job has ended.")] = None,
-    hold: Annotated[bool, typer.Option("--hold", "-H", help="Submitted held; `forestay release` lets it go.")] = False,
+    callback: Annotated[
+        str | None, typer.Option(metavar="URL", help="URL that is called when a job has ended.")
+    ] = None,
+    hold: Annotated[bool, typer.Option("--hold", "-H", help="Submit held; `forestay release` releases it.")] = False,
     external_effects: Annotated[
         bool,
         typer.Option(
-            "--external-effects", help="The command mails, pays or posts: a run that lost its pilot's lease is killed."
+            "--external-effects",
+            help="The command mails, pays or posts: an attempt whose pilot lost its lease is killed.",
         ),
     ] = False,
     count: Annotated[
         int | None,
-        typer.Option("--count", "-n", min=1, metavar="N", help="An array of so many jobs, with {index} from 0."),
+        typer.Option("--count", "-n", min=1, metavar="N", help="An array of N jobs, with {index} from 0."),
     ] = None,
     param: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A value for {name} in the command; repeatable.")
@@ -138,16 +139,18 @@ def submit(
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file", "-f", metavar="FILE", help="Jobs as JSON, or a job a line (.jsonl); - reads lines from stdin."
+            "--file", "-f", metavar="FILE", help="Jobs as JSON, or one job per line (.jsonl); - reads lines from stdin."
         ),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="Idempotency key: the same submission again with it doubles nothing."),
+        typer.Option(metavar="KEY", help="Idempotency key: repeating a submission with the same key adds nothing."),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 8 if a job failed.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until they have ended; exit code 8 if a job failed.")
+    ] = False,
 ) -> int:
-    """Submit jobs. Prints their ids, one a line.
+    """Submit jobs. Prints their ids, one per line.
 
     forestay submit --memory 2G --time 30m -- ./align sample.bam
     """
@@ -169,7 +172,7 @@ def submit(
     )  # fmt: skip
     if file is not None:
         if count is not None:
-            raise typer.BadParameter("--count and --file do not go together")
+            raise typer.BadParameter("--count and --file exclude each other")
         jobs, specification, total = _from_file(file, specification, common | _given(name=name))
     elif specification is None:
         raise typer.BadParameter("nothing to run: end with -- CMD ARG…, or give --file")
@@ -190,7 +193,7 @@ def _environment(texts: Sequence[str]) -> dict[str, str] | None:
         name, sign, value = text.partition("=")
         if not sign:
             if name not in os.environ:
-                raise typer.BadParameter(f"--env {name}: you have no such variable; give it a value with {name}=…")
+                raise typer.BadParameter(f"--env {name}: you have no such variable; give a value with {name}=…")
             value = os.environ[name]
         found[name] = value
     return found or None
@@ -204,7 +207,7 @@ def _specification(
         if needs or rest:
             unwanted = ", ".join("--" + one.replace("_", "-") for one in (*needs, *rest))
             raise typer.BadParameter(
-                f"{unwanted} describes a command, and there is none; end with -- CMD ARG…, or write it into the file"
+                f"{unwanted} describes a command, but there is none; end with -- CMD ARG…, or put it into the file"
             )
         return None
     whole = {"name": name or os.path.basename(command[0]) or "job", "command": command} | rest
@@ -230,16 +233,18 @@ def _from_file(
         raise typer.BadParameter(f"{path} cannot be read: {error}") from error
     except json.JSONDecodeError as error:
         raise typer.BadParameter(
-            f"{path}, line {error.lineno}: not JSON ({error.msg}); a job a line goes into a .jsonl file"
+            f"{path}, line {error.lineno}: not JSON ({error.msg}); for one job per line, use a .jsonl file"
         ) from error
     if isinstance(whole, dict) and "specification" in whole:
         if specification is not None:
-            raise typer.BadParameter(f"{path} has a specification, and a command is given as well; leave one away")
+            raise typer.BadParameter(
+                f"{path} has a specification, and a command was given as well; use only one of them"
+            )
         specification = whole["specification"]
     jobs = whole.get("jobs") if isinstance(whole, dict) else whole
     if not isinstance(jobs, list) or not jobs:
         raise typer.BadParameter(
-            f'{path} holds no jobs; {{"specification": {{…}}, "jobs": [{{…}}, …]}} or a list of jobs is wanted'
+            f'{path} contains no jobs; write {{"specification": {{…}}, "jobs": [{{…}}, …]}} or a list of jobs'
         )
     return (
         [_job(job, f"{path}, job {place}", specification, common) for place, job in enumerate(jobs)],
@@ -270,7 +275,7 @@ def _job(job: object, where: str, specification: SpecificationJson | None, commo
     if not isinstance(job, dict):
         raise typer.BadParameter(f"{where}: a job is a JSON object")
     if specification is None and "specification" not in job:
-        raise typer.BadParameter(f"{where}: no specification; give the command after --, or write it into the file")
+        raise typer.BadParameter(f"{where}: no specification; give the command after --, or put it into the file")
     return cast("NewJob", common | job)
 
 
@@ -305,13 +310,13 @@ def _send(
 
 
 def _tell_of_rest(session: Session, accepted: Sequence[Accepted], key: str, total: int | None) -> None:
-    """What stands, and how to go on without doubling it."""
+    """What was accepted, and how to continue without submitting it twice."""
     if not session.options.as_json:
         for one in accepted:
             session.out.data(one["id"])
     many = f"{len(accepted):,} of {total:,}" if total else f"{len(accepted):,}"
     session.out.say(
-        f"{many} jobs are accepted for sure. To go on without doubling any, give the same command with --key {key}"
+        f"{many} jobs were accepted. To continue without submitting any twice, repeat the command with --key {key}"
     )
 
 
@@ -324,7 +329,7 @@ def _answer(session: Session, accepted: list[Accepted], key: str, *, wait: bool)
         sys.stdout.flush()
     again = sum(1 for one in accepted if not one["created"])
     if again:
-        session.out.say(f"{again:,} of {len(accepted):,} jobs stood already, by an earlier request with this key.")
+        session.out.say(f"{again:,} of {len(accepted):,} jobs existed already, from an earlier request with this key.")
     session.out.detail(f"key {key}")
     if not wait:
         if session.out.as_json:

@@ -1,4 +1,4 @@
-"""`forestay wait`: until jobs have ended. It only watches; to stop watching changes nothing."""
+"""`forestay wait`: until jobs have ended. It only watches; to interrupt it changes nothing."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forestay.apps.cli import neutral
+from forestay.apps.cli.command import seconds
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.jobs.squeue import cause
 from forestay.apps.cli.session import Session
-from forestay.apps.cli.verb import seconds
 
 if TYPE_CHECKING:
     from forestay.client.api.answers import Job
     from forestay.client.api.waiting import Waiting
 
-JOBS = typer.Argument(metavar="JOB…", help="Ids, or their first 4 or more characters; - reads ids from stdin.")
+JOBS = typer.Argument(metavar="JOB…", help="Ids, or the beginnings of them; - reads ids from stdin.")
 
 
 def wait(
@@ -27,10 +27,10 @@ def wait(
         str, typer.Option("--for", metavar="STATE", help="`ended`, or a state such as running.")
     ] = "ended",
     timeout: Annotated[
-        float | None, typer.Option(parser=seconds, metavar="TIME", help="Exit code 7 after so long: 10m.")
+        float | None, typer.Option(parser=seconds, metavar="TIME", help="Exit with code 7 after this time: 10m.")
     ] = None,
     propagate_exit: Annotated[
-        bool, typer.Option("--propagate-exit", help="Exit with the code of the first job that failed.")
+        bool, typer.Option("--propagate-exit", help="Exit with the exit code of the first job that failed.")
     ] = False,
 ) -> int:
     """Wait until jobs have ended. Prints each with its state.
@@ -93,7 +93,7 @@ def wait_for(
             if job["state"] == "faulted" and job["id"] not in told and not waiting.arrived(job):
                 told.add(job["id"])
                 why = f" ({neutral.line(cause(job['last']))})" if job["last"] else ""
-                out.say(f"{job['id']} is faulted{why}. If it waits for someone: forestay story {job['id']}")
+                out.say(f"{job['id']} has failed{why} and may need a decision: forestay story {job['id']}")
 
         try:
             return wait_by_client(
@@ -108,9 +108,9 @@ def wait_for(
 
 def _come_back(jobs: Sequence[str]) -> str:
     if len(jobs) == 1:
-        return f"The job goes on; to come back: forestay wait {jobs[0]}"
+        return f"The job continues; to wait again: forestay wait {jobs[0]}"
     some = " ".join(jobs[:3]) + (" …" if len(jobs) > 3 else "")
-    return f"The jobs go on; to come back: forestay wait {some}"
+    return f"The jobs continue; to wait again: forestay wait {some}"
 
 
 def _doing(jobs: Sequence[str]) -> str:

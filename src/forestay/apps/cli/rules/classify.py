@@ -1,4 +1,4 @@
-"""`forestay classify`: what evidence of failures points to. No server is asked."""
+"""`forestay classify`: find causes from evidence of failures. No server is needed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 _COLOURS = {"no": "red", "changed": "yellow", "elsewhere": "yellow", "same": "green"}
 _WORDS = {
-    "same": "try it again as it is",
-    "changed": "try it again, changed",
-    "elsewhere": "try it again elsewhere",
-    "no": "trying again will not help",
+    "same": "a retry may help",
+    "changed": "retry with changes",
+    "elsewhere": "retry elsewhere",
+    "no": "a retry will not help",
 }
 
 
@@ -28,10 +28,10 @@ def classify(
     session: Session,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="Evidence, one JSON record a line; stdin if none is named, or -."),
+        typer.Argument(metavar="FILE", help="Evidence, one JSON record per line; - or nothing for stdin."),
     ] = None,
 ) -> int:
-    """Say why jobs failed, from their evidence. One JSON record of evidence a line in, one answer a line out, in the same order. Nothing is sent anywhere.
+    """Find causes from evidence, without a server. Reads one JSON record of evidence per line, and prints one result per line, in the same order.
 
     forestay classify --json failures.jsonl
     """
@@ -46,7 +46,7 @@ def classify(
 
 
 def read_all(session: Session) -> Packs:
-    """The packs that come with Forestay and those of FORESTAY_PACKS; what is wrong with one is said, and the rest is used."""
+    """The packs that come with Forestay and those of FORESTAY_PACKS; errors of one are reported, and the others are used."""
     from forestay.formats.rules.pack_folder import folders, read_packs
 
     try:

@@ -1,4 +1,4 @@
-"""`forestay packs`: the patterns by which causes are found, and the tests of one's own. No server is asked."""
+"""`forestay packs`: the patterns that find causes, and the tests of one's own. No server is needed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from forestay.apps.cli import neutral
 from forestay.apps.cli.columns import Column
+from forestay.apps.cli.command import lists
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.rules.classify import read_all
 from forestay.apps.cli.session import Session
@@ -17,73 +18,57 @@ if TYPE_CHECKING:
     from forestay.formats.rules.pack_yaml import PackPattern
 
 
-def packs(
-    session: Session,
-    action: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[list|show|test]", help="What to do: list all patterns, show one, or run the fixtures."
-        ),
-    ] = None,
-    what: Annotated[
-        str | None,
-        typer.Argument(metavar="PATTERN|FOLDER", help="The pattern to show, or the folder of packs to test."),
-    ] = None,
-) -> int:
-    """The patterns by which causes are found. How many there are, `list` all, `show` one, `test` them or a folder of your own. Nothing is sent anywhere.
+@lists
+def list_packs(session: Session) -> int:
+    """List packs with the number of their patterns.
 
-    forestay packs test my-packs
+    forestay packs list
     """
-    if action is None:
-        return _counts(session)
-    if action == "list":
-        return _list(session)
-    if action == "show":
-        if not what:
-            raise typer.BadParameter("name the pattern to show")
-        return _show(session, what)
-    if action == "test":
-        return _test(session, Path(what) if what else None)
-    raise typer.BadParameter(f"{action!r} is none of list, show and test")
-
-
-def _counts(session: Session) -> int:
     found = read_all(session)
     rows: dict[tuple[str, str], int] = {}
     for file in found.files:
         area = Path(file.file).stem
         rows[(file.read.name, area)] = rows.get((file.read.name, area), 0) + len(file.read.patterns)
+    areas = [{"pack": pack, "area": area, "patterns": many} for (pack, area), many in rows.items()]
     if session.out.as_json:
-        areas = [{"pack": pack, "area": area, "patterns": many} for (pack, area), many in rows.items()]
         session.out.document({"packs": areas, "patterns": len(found.patterns)})
         return ExitCode.OK
-    columns = [Column("PACK"), Column("AREA"), Column("PATTERNS", right=True)]
-    shown = [[pack, area, str(many)] for (pack, area), many in rows.items()]
-    session.out.table(columns, shown)
-    session.out.say(f"{len(found.patterns)} patterns; `forestay packs list` names them")
+    session.print_list(
+        "packs", areas, [Column("PACK", flexible=True), Column("AREA", flexible=True), Column("PATTERNS", right=True)],
+        lambda area: [str(area["pack"]), str(area["area"]), str(area["patterns"])],
+        key=lambda area: f"{area['pack']}/{area['area']}",
+    )  # fmt: skip
+    session.out.say(f"{len(found.patterns)} patterns; to list them: forestay packs patterns")
     return ExitCode.OK
 
 
-def _list(session: Session) -> int:
-    found = read_all(session).patterns
-    if session.out.as_json:
-        session.out.documents("patterns", [_short(one) for one in found])
-        return ExitCode.OK
-    columns = [Column("PATTERN"), Column("CAUSE"), Column("RETRY"), Column("WEIGHT", right=True), Column("SURE", right=True), Column("PACK")]  # fmt: skip
-    rows = [
-        [one.pattern.name, one.pattern.cause, one.pattern.retry, str(one.pattern.weight), f"{one.pattern.confidence:.0%}", one.pattern.pack]
-        for one in found
+@lists
+def patterns(session: Session) -> int:
+    """List the patterns of all packs.
+
+    forestay packs patterns
+    """
+    columns = [
+        Column("PATTERN", flexible=True), Column("CAUSE"), Column("RETRY"), Column("WEIGHT", right=True), Column("CONFIDENCE", right=True),
+        Column("PACK", flexible=True),
     ]  # fmt: skip
-    session.out.table(columns, rows)
+    session.print_list(
+        "patterns", [_short(one) for one in read_all(session).patterns], columns, key=lambda one: str(one["name"]),
+        row=lambda one: [one["name"], one["cause"], one["retry"], str(one["weight"]), f"{one['confidence']:.0%}", one["pack"]],
+    )  # fmt: skip
     return ExitCode.OK
 
 
-def _show(session: Session, name: str) -> int:
+def show(session: Session, name: Annotated[str, typer.Argument(metavar="PATTERN", help="The pattern's name.")]) -> int:
+    """Show a pattern with its tests.
+
+    forestay packs show exit-kill
+    """
     from forestay.formats.rules.pack_yaml import pattern_to_json
 
     found = [one for one in read_all(session).patterns if one.pattern.name == name]
     if not found:
-        session.out.complain(f"there is no pattern {neutral.line(name)}; `forestay packs list` names them all")
+        session.out.complain(f"there is no pattern {neutral.line(name)}; `forestay packs patterns` lists them")
         return ExitCode.NOT_FOUND
     plain = pattern_to_json(found[0])
     if session.out.as_json:
@@ -108,7 +93,16 @@ def _lines(value: Any, indent: str = "") -> list[str]:
     return found
 
 
-def _test(session: Session, folder: Path | None) -> int:
+def run_fixtures(
+    session: Session,
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[FOLDER]", help="A folder of packs; without it all packs in use.")
+    ] = None,
+) -> int:
+    """Test patterns against the examples that come with them. No server is needed.
+
+    forestay packs test my-packs
+    """
     from forestay.formats.rules.pack_folder import folders, read_packs
 
     try:

@@ -1,4 +1,4 @@
-"""`forestay rules replay` and `promote`: what rules would have decided on past incidents, and the promotion of which that is a part."""
+"""`forestay rules replay` and `propose`: what rules would have decided on past incidents, and rules that follow from them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,24 +17,32 @@ from forestay.apps.cli.columns import Column, table
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.session import Session
 
+DEFAULT_SET = "domain/house"
 MOST_GROUPS = 20
 MOST_WRONG = 10
 _CAME = {
-    "mended": "ended well by a later try",
-    "by-hand": "ended well after a person acted",
+    "mended": "succeeded at a later attempt",
+    "by-hand": "succeeded after a person acted",
     "again": "failed again the same way",
     "otherwise": "failed again in another way",
-    "given-up": "not tried again, failed",
-    "forced": "counted as done by a person",
+    "given-up": "failed, not retried",
+    "forced": "forced complete by a person",
     "cancelled": "cancelled",
-    "open": "not over yet",
+    "open": "not ended yet",
     "unknown": "not known",
 }
 _WRONG = {
-    "stops": "would stop a job that a further try mended",
-    "counts": "would count a job as done that only a further try completed",
-    "in-vain": "would try again what was tried and failed the same way",
+    "stops": "would stop a job that succeeded at a further attempt",
+    "counts": "would complete a job that only a further attempt completed",
+    "in-vain": "would retry what was retried and failed the same way",
 }
+
+
+def set_named(name: str) -> str:
+    """The name of a rule set, checked."""
+    if "/" not in name:
+        raise typer.BadParameter(f"{name!r} is not a rule set; write {DEFAULT_SET}, flow/NAME or pack/NAME")
+    return name
 
 
 def read_record(file: Path) -> dict[str, Any]:
@@ -44,39 +52,58 @@ def read_record(file: Path) -> dict[str, Any]:
     text = sys.stdin.read(MAX_BYTES + 1) if str(file) == "-" else file.read_text(encoding="utf-8")
     found = read_yaml(text)
     if found.findings or not isinstance(found.value, dict):
-        why = found.findings[0].message if found.findings else "there is no record in it"
+        why = found.findings[0].message if found.findings else "it contains no record"
         raise typer.BadParameter(f"{file}: {why}")
     return found.value
 
 
-def replay_question(
-    session: Session,
-    since: str | None,
-    until: str | None,
-    drafts: list[Path],
-    *,
-    acting: bool,
-    version: int | None,
-    most: int | None,
-) -> dict[str, Any]:
-    """What is asked; what was not said is left out."""
+Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only incidents since then, such as 30d.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only incidents before then.")]
+Most = Annotated[int | None, typer.Option("--most", metavar="N", help="Only the newest so many incidents.")]
+RuleSet = Annotated[str, typer.Option("--set", metavar="SET", help="The rule set, such as flow/NAME or pack/NAME.")]
+
+
+def _span(since: str | None, until: str | None, most: int | None) -> dict[str, Any]:
     now = datetime.now(UTC)
-    asked: dict[str, Any] = {"version": version, "most": most, "acting": acting or None}
+    asked: dict[str, Any] = {"most": most}
     try:
         asked["since"] = parse_moment(since, now) if since is not None else None
         asked["until"] = parse_moment(until, now) if until is not None else None
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    asked["rules"] = [read_record(file) for file in drafts] or None
-    if not session.out.as_json:
-        asked["show"] = MOST_WRONG
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def replay(session: Session, rule_set: str, question: dict[str, Any]) -> int:
-    """Show what would have differed. Exit code 1 where a verdict would be wrong or a condition errs."""
+def replay(
+    session: Session,
+    rule_set: RuleSet = DEFAULT_SET,
+    since: Since = None,
+    until: Until = None,
+    drafts: Annotated[
+        list[Path] | None,
+        typer.Option("--with", metavar="FILE", help="Also this rule, as for `add`, as if it acted; repeatable."),
+    ] = None,
+    acting: Annotated[
+        bool, typer.Option("--acting", help="Only rules that act; without it shadow rules count as if promoted.")
+    ] = False,
+    version: Annotated[int | None, typer.Option("--version", metavar="N", help="This version of the set.")] = None,
+    most: Most = None,
+) -> int:
+    """Show what rules would have decided on past incidents. Exit code 1 if a decision would be wrong or a condition fails.
+
+    forestay rules replay --since 14d
+    """
+    question = _span(since, until, most)
+    given = {
+        "version": version,
+        "acting": acting or None,
+        "rules": [read_record(file) for file in drafts or []] or None,
+    }
+    question |= {name: value for name, value in given.items() if value is not None}
+    if not session.out.as_json:
+        question["show"] = MOST_WRONG
     with session.out.progress("incidents") as bar:
-        found = session.client.replay_rules(rule_set, question, progress=bar.of)
+        found = session.client.replay_rules(set_named(rule_set), question, progress=bar.of)
     if session.out.as_json:
         session.out.document(found)
     else:
@@ -85,21 +112,15 @@ def replay(session: Session, rule_set: str, question: dict[str, Any]) -> int:
     return ExitCode.FAILED if found["wrong"] or found["errors"] else ExitCode.OK
 
 
-def promote(session: Session, rule_set: str, rule: str, *, yes: bool, why: str) -> dict[str, Any]:
-    """Replay a rule and let it act. With --yes and a reason also where the replay speaks against it."""
-    if yes and not why:
-        raise typer.BadParameter("to promote a rule against its replay, say why with --because")
-    with session.out.progress("replaying") as bar:
-        return session.client.set_rule_state(
-            rule_set, rule, "active", confirmed=yes, reason=why if yes else "", progress=bar.of
-        )
+def propose(
+    session: Session, rule_set: RuleSet = DEFAULT_SET, since: Since = None, until: Until = None, most: Most = None
+) -> int:
+    """Propose rules from recorded failures. Each comes with the command that adds it.
 
-
-def propose(session: Session, rule_set: str, question: dict[str, Any]) -> int:
-    """Show rules that follow from recorded faults, each with the line that adds it as a shadow."""
-    asked: dict[str, Any] = {name: question[name] for name in ("since", "until", "most") if name in question}
+    forestay rules propose --since 30d
+    """
     with session.out.progress("incidents") as bar:
-        found = session.client.propose_rules(rule_set, asked, progress=bar.of)
+        found = session.client.propose_rules(set_named(rule_set), _span(since, until, most), progress=bar.of)
     if session.out.as_json:
         session.out.document(found)
         return ExitCode.OK
@@ -107,24 +128,15 @@ def propose(session: Session, rule_set: str, question: dict[str, Any]) -> int:
         rule, replayed = one["rule"], one["replay"]
         session.out.data(session.out.paint(f"{number}. {neutral.line(' '.join(one['words']))}", "bold"))
         session.out.data(
-            f"   Over all incidents it would answer {replayed['incidents']:,}, {replayed['differs']:,} otherwise than then; "
+            f"   Over all incidents it would answer {replayed['incidents']:,}, {replayed['differs']:,} with a changed result; "
             f"{replayed['wrong']:,} wrong, core-hours saved {replayed['core_hours_saved']:,.1f}, spent {replayed['core_hours_spent']:,.1f}."
         )
         steps = json.dumps(rule["conclusion"]["steps"])
-        words = [
-            "forestay",
-            "rules",
-            "add",
-            found["rule_set"],
-            "--from",
-            rule["cornerstone"],
-            "--if",
-            rule["condition"],
-        ]
+        words = ["forestay", "rules", "add", "--set", found["rule_set"], "--from", rule["cornerstone"], "--if", rule["condition"]]  # fmt: skip
         session.out.data("   " + neutral.line(shlex.join([*words, "--then", steps, "--because", rule["description"]])))
     if not found["proposals"]:
         session.out.say(
-            f"Nothing is proposed: in {found['incidents']:,} incidents nothing helped at least three times that the rules do not say already."
+            f"No proposals: in {found['incidents']:,} incidents, nothing helped at least three times that the rules do not do already."
         )
     return ExitCode.OK
 
@@ -134,8 +146,8 @@ def promoted_in_words(summary: dict[str, Any]) -> str:
     own = summary.get("rule", {})
     which = "every recorded incident" if summary.get("all", True) else "the newest incidents"
     return (
-        f"replayed over {which} ({summary['incidents']:,}): it would have answered {own.get('answered', 0):,}, "
-        f"{own.get('differs', 0):,} otherwise than then; {own.get('wrong', 0):,} wrong, {own.get('errors', 0):,} errors"
+        f"Replayed over {which} ({summary['incidents']:,}): it would have answered {own.get('answered', 0):,}, "
+        f"{own.get('differs', 0):,} with a changed result; {own.get('wrong', 0):,} wrong, {own.get('errors', 0):,} errors"
     )
 
 
@@ -147,17 +159,17 @@ def _lines(session: Session, found: dict[str, Any]) -> list[str]:
         paint(
             f"{found['rule_set']}, version {found['version']}: {found['incidents']:,} incidents{span}{which}", "bold"
         ),
-        f"same answer {found['same']:,}, another {found['differs']:,}; by a rule {found['by_rule']:,}, by the house the rest",
+        f"unchanged {found['same']:,}, changed {found['differs']:,}; {found['by_rule']:,} by a rule, the others by the default policy",
         f"core-hours saved {found['core_hours_saved']:,.1f}, spent {found['core_hours_spent']:,.1f}",
-        f"at most {found['peak_hour']:,} acts of rules in an hour; the limit would have put off {found['put_off']:,}",
+        f"at most {found['peak_hour']:,} actions of rules in an hour; the limit would have delayed {found['put_off']:,}",
     ]
     if found["errors"]:
-        lines.append(paint(f"errors {found['errors']:,}: a condition erred, and nothing would act", "red"))
+        lines.append(paint(f"errors {found['errors']:,}: a condition failed, and no rule would act", "red"))
         lines += [
             neutral.line(f"  {one['rule']} on {one['incident']}: {one['message']}") for one in found["messages"][:5]
         ]
     if found["wrong"]:
-        lines.append(paint(f"wrong verdicts {found['wrong']:,}", "red"))
+        lines.append(paint(f"wrong decisions {found['wrong']:,}", "red"))
         lines += [f"  {many:,} {_WRONG.get(kind, kind)}" for kind, many in found["wrong_by"].items()]
         lines += [
             neutral.line(
@@ -167,11 +179,11 @@ def _lines(session: Session, found: dict[str, Any]) -> list[str]:
             if one["wrong"]
         ]
     elif found["by_rule"]:
-        lines.append(paint("no wrong verdicts", "green"))
+        lines.append(paint("no wrong decisions", "green"))
     if found["groups"]:
         columns = [
-            Column("BY", widest=40), Column("CAUSE"), Column("THEN"), Column("NOW"), Column("INCIDENTS", right=True),
-            Column("WRONG", right=True), Column("WHAT CAME OF THEM", widest=60),
+            Column("BY", flexible=True), Column("CAUSE"), Column("THEN"), Column("NOW"), Column("INCIDENTS", right=True),
+            Column("WRONG", right=True), Column("RESULT", flexible=True),
         ]  # fmt: skip
         rows = [
             [
@@ -185,10 +197,10 @@ def _lines(session: Session, found: dict[str, Any]) -> list[str]:
             ]
             for one in found["groups"][:MOST_GROUPS]
         ]
-        lines += ["", *table(columns, rows, paint=paint)]
+        lines += ["", *table(columns, rows, paint=paint, width=session.out.width)]
         left = len(found["groups"]) - MOST_GROUPS
         if left > 0 or found["more_groups"]:
-            lines.append(f"and {max(0, left):,} more groups; --json has them")
+            lines.append(f"and {max(0, left):,} more groups; --json lists them all")
     return lines
 
 

@@ -34,7 +34,7 @@ RESERVED = frozenset({"any", "here"})
 class PeerIn(Model):
     url: Annotated[str, Field(min_length=1, max_length=2000)]
     key: Annotated[str, Field(min_length=1, max_length=2000)]
-    """Its public key, as its own `forestay peers` shows it."""
+    """Its public key, as its own `forestay peers key` prints it."""
     tenants: dict[Word, Word] = Field(default_factory=dict, max_length=1000)
     """Which of our tenants each of its tenants is; any other is refused."""
     sends: list[Word] = Field(default_factory=list, max_length=1000)

@@ -54,11 +54,11 @@ class InboxGroup:
         """The command that helps on from here."""
         place = self.place
         if place.waits is WaitsFor.SECOND_PERSON:
-            return "forestay approve list"
+            return "forestay approvals"
         if place.waits is WaitsFor.GROUP:
-            return f"forestay brake try --group '{place.group}' --reason TEXT"
+            return f"forestay safeguards try '{place.group}' --reason TEXT"
         about = (oldest.job or oldest.id)[:8] if oldest is not None else "JOB"
-        return "forestay brake" if place.waits is WaitsFor.CANARY else f"forestay explain {about}"
+        return "forestay safeguards" if place.waits is WaitsFor.CANARY else f"forestay explain {about}"
 
 
 class Pile(NamedTuple):

@@ -69,18 +69,18 @@ def test_sites_are_listed_with_their_pilots(forestay: Shell, api: FakeApi) -> No
 
 def test_one_site_is_shown_closely(forestay: Shell, api: FakeApi) -> None:
     api.sites = [hall(trouble="accounting is down", paced=5, unfit=["c3m14d0g0"])]
-    out = forestay("sites", "hall").out
+    out = forestay("sites", "show", "hall").out
     assert "Site hall: troubled" in out
     assert "trouble  accounting is down" in out
     assert "3 waiting, 1 idle, 2 busy; 0 to 40 are allowed, 2 kept idle" in out
     assert "7 jobs with 4 cpus" in out
     assert "no pilot of this site can run them" in out
     assert "FAILED, exit code 127, python3: not found" in out
-    assert json.loads(forestay("sites", "hall", "--json").out)["site"] == "hall"
+    assert json.loads(forestay("sites", "show", "hall", "--json").out)["site"] == "hall"
 
 
-@pytest.mark.parametrize("words", [(), ("cave",)])
+@pytest.mark.parametrize("words", [(), ("show", "cave")])
 def test_no_sites(forestay: Shell, words: tuple[str, ...]) -> None:
     ended = forestay("sites", *words)
     assert ended.out == ""
-    assert ("No site agent was ever here" in ended.err) or ended.code != 0
+    assert ("No site agent has reported yet" in ended.err) or ended.code != 0

@@ -78,15 +78,15 @@ def test_a_history_is_told_by_the_day(forestay: Shell, api: FakeApi) -> None:
         {"at": "2026-05-01T10:00:01Z", "kind": "submit_jobs", "item": "a", "words": "a: 1 job submitted"},
         {"at": "2026-05-02T10:00:01Z", "kind": "ended", "item": "", "words": "The case ended: failed\x1b[2J"},
     ]
-    told = forestay("history", case[:8]).out
+    told = forestay("runs", "history", case[:8]).out
     assert "nightly of alice: failed" in told
     assert told.count("2026-05-0") == 2
     assert "a: 1 job submitted" in told
     assert "a: failed in 2.0 s: exit code 1" in told
     assert "\x1b" not in told
-    assert "submitted" in forestay("history", case, "--item", "a").out
-    assert "started" not in forestay("history", case, "--item", "a").out
-    whole = forestay("history", case, "--json", "--limit", "2").json
+    assert "submitted" in forestay("runs", "history", case, "--task", "a").out
+    assert "started" not in forestay("runs", "history", case, "--task", "a").out
+    whole = forestay("runs", "history", case, "--json", "--limit", "2").json
     assert (len(whole["history"]), whole["more"]) == (2, True)
 
 

@@ -1,4 +1,4 @@
-"""`forestay raise` and `forestay inbox launch`: what is sent, and what is shown of the answer."""
+"""`forestay runs raise` and `forestay inbox launch`: what is sent, and what is shown of the answer."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
 
 
 def test_triggers_are_listed_and_raised(forestay: Shell, asked: list[Request]) -> None:
-    listed = forestay("raise", CASE)
+    listed = forestay("runs", "raise", CASE)
     assert listed.code == 0
     assert "rain" in listed.out
     assert "It rains." in listed.out
-    ended = forestay("raise", CASE, "--trigger", "rain", "--item", "show")
+    ended = forestay("runs", "raise", CASE, "--trigger", "rain", "--task", "show")
     assert (ended.code, ended.out) == (0, f"{INCIDENT}\n")
     assert (asked[-1].path, asked[-1].body["trigger"], asked[-1].body["item"]) == (
         f"/v1/cases/{CASE}/triggers", "rain", "show"
     )  # fmt: skip
-    assert forestay("raise", CASE, "--trigger", "rain", "--new", "snow").code == 2
+    assert forestay("runs", "raise", CASE, "--trigger", "rain", "--new", "snow").code == 2
 
 
 def test_something_new_says_what_to_do_next(forestay: Shell, asked: list[Request]) -> None:
-    ended = forestay("raise", CASE, "--new", "the roof leaks", "--reason", "move")
+    ended = forestay("runs", "raise", CASE, "--new", "the roof leaks", "--reason", "move")
     assert ended.code == 0
-    assert "The case is suspended" in ended.err
+    assert "The run is suspended" in ended.err
     assert f"forestay inbox launch {INCIDENT[:8]}" in ended.err
     assert asked[-1].body["reason"] == "move"
-    assert forestay("raise", CASE, "--new", "x", "--json").json["verdict"] == "hold"
+    assert forestay("runs", "raise", CASE, "--new", "x", "--json").json["verdict"] == "hold"
 
 
 def test_an_exlet_is_launched_with_its_worklets(forestay: Shell, asked: list[Request], tmp_path: Path) -> None:

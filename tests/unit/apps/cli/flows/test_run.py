@@ -1,4 +1,4 @@
-"""`run`, `watch` and `cases`: a case is shown until it has ended, and left alone whatever becomes of the one who watches."""
+"""`run`, `watch` and `runs`: a run is shown until it has ended, and left alone whatever becomes of the one who watches."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def test_run_says_what_changes_and_gives_the_outputs(forestay: Shell, api: FakeA
     ended = forestay("run", flow, "-p", "day=2026-05-01", "-p", "n=3", "-p", 'tables=["a"]', "--key", "k")
     assert (ended.code, ended.out) == (0, f"{case} completed\nrows: 7\nto: a\n")
     said = [line.partition(" ")[2] for line in ended.err.splitlines()]
-    assert said[0] == f"case {case} of nightly"
+    assert said[0] == f"run {case} of nightly"
     assert said[1].startswith("first: running")
-    assert said[2:] == ["first: completed · 7.5 s", "case completed after 8.5 s"]
+    assert said[2:] == ["first: completed · 7.5 s", "run completed after 8.5 s"]
     (started,) = api.cases.started
     assert started.body == {"flow": "f" * 64, "params": {"day": "2026-05-01", "n": 3, "tables": ["a"]}}
     assert started.headers["idempotency-key"] == "k"
@@ -58,7 +58,7 @@ def test_run_says_what_changes_and_gives_the_outputs(forestay: Shell, api: FakeA
 
 def test_run_in_json_is_quiet_about_the_rest(forestay: Shell, api: FakeApi, flow: str) -> None:
     case = api.cases.put(completed())
-    assert forestay("run", flow, "--json").json["case"]["id"] == case
+    assert forestay("run", flow, "--json").json["run"]["id"] == case
     detached = forestay("run", "--detach", flow)
     assert (detached.code, detached.out, detached.err) == (0, f"{case}\n", "")
     assert forestay("run", "-d", "--json", flow).json["flow"] == "f" * 64
@@ -107,7 +107,7 @@ def test_a_case_that_failed_says_why_and_where_to_look(forestay: Shell, api: Fak
     assert "Why: first failed" in ended.err
     assert "forestay story 00000007" in ended.err
     assert "00000008" not in ended.err
-    assert f"forestay history {case[:8]}" in ended.err
+    assert f"forestay runs history {case[:8]}" in ended.err
 
 
 def test_waiting_has_an_end_that_the_case_does_not(forestay: Shell, api: FakeApi) -> None:
@@ -122,7 +122,7 @@ def test_what_waits_for_a_person_is_said_while_the_case_runs(forestay: Shell, ap
     api.incidents.append(incident_json(1, case=case, job=job_json(3)["id"]))
     api.incidents.append(incident_json(2, case=case, state="complete"))
     ended = forestay("watch", case, "--timeout", "0.3")
-    assert ended.err.count("1 waits for a person: forestay explain 00000003") == 1
+    assert ended.err.count("1 failure needs attention: forestay explain 00000003") == 1
 
 
 def test_ctrl_c_leaves_the_case_and_says_how_to_come_back(forestay: Shell, api: FakeApi) -> None:
@@ -133,7 +133,7 @@ def test_ctrl_c_leaves_the_case_and_says_how_to_come_back(forestay: Shell, api: 
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, b"")
-    assert f"The case goes on; to come back: forestay watch {case}" in said.decode()
+    assert f"The run continues; to follow it again: forestay watch {case}" in said.decode()
     assert {one.method for one in api.requests} == {"GET"}
 
 
@@ -189,17 +189,17 @@ def test_what_has_ended_well_gives_way_first() -> None:
 
 
 def test_cases_listed(forestay: Shell, api: FakeApi) -> None:
-    assert "forestay run" in forestay("cases").err
+    assert "forestay run" in forestay("runs").err
     api.cases.put(case_json(1, state="completed", ended=ENDED))
     api.cases.put(case_json(2))
-    shown = forestay("cases").out.splitlines()
-    assert shown[0].split() == ["CASE", "FLOW", "STATE", "OWNER", "STARTED", "TIME"]
+    shown = forestay("runs").out.splitlines()
+    assert shown[0].split() == ["RUN", "FLOW", "STATE", "OWNER", "STARTED", "TIME"]
     assert shown[1].split()[:4] == ["00000001", "nightly", "completed", "alice"]
     assert shown[1].endswith("0:08")
-    assert [one["state"] for one in forestay("cases", "--json", "-t", "running").json["cases"]] == ["running"]
-    assert forestay("cases", "--ids").out.split() == list(api.cases.states)
+    assert [one["state"] for one in forestay("runs", "--json", "-t", "running").json["runs"]] == ["running"]
+    assert forestay("runs", "-o", "name").out.split() == list(api.cases.states)
     assert api.sent("GET", "/v1/cases")[-1].query["limit"] == ["50"]
-    forestay("cases", "--me")
+    forestay("runs", "list", "--me")
     assert api.sent("GET", "/v1/cases")[-1].query["owner"] == ["alice"]
 
 
@@ -212,4 +212,45 @@ def test_users_text_in_a_case_cannot_steer_a_terminal(forestay: Shell, api: Fake
     ended = forestay("watch", case)
     assert "owned" in ended.out + ended.err
     assert not set("\x07\x1b\r") & set(ended.out + ended.err)
-    assert json.loads(forestay("watch", case, "--json").out)["case"]["name"] == nasty
+    assert json.loads(forestay("watch", case, "--json").out)["run"]["name"] == nasty
+
+
+def test_a_run_is_shown_as_it_is_now(forestay: Shell, api: FakeApi) -> None:
+    failed = item_json("first", "failed", count=40, well=38, bad=2, reason="exit code 3", began=BEGAN, finished=ENDED)
+    run = api.cases.put(case_json(1, failed, item_json("last"), state="failed", ended=ENDED, reason="first failed"))
+    shown = forestay("runs", "show", run[:8]).out
+    assert shown.startswith("nightly 00000001 failed")
+    assert "✗ first  failed · 40 of 40 · 2 failed · 7.5 s · exit code 3" in shown
+    assert "· last" in shown
+    assert forestay("runs", "show", run, "--json").json["run"]["id"] == run
+
+
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        (["cancel", "RUN", "-r", "wrong input"], {"verb": "remove", "reason": "wrong input"}),
+        (["suspend", "RUN"], {"verb": "suspend"}),
+        (["suspend", "RUN", "--task", "first"], {"verb": "suspend", "item": "first"}),
+        (["resume", "RUN"], {"verb": "continue", "holder": "alice"}),
+        (["resume", "RUN", "--task", "first"], {"verb": "continue", "item": "first", "holder": "bob"}),
+        (["resume", "RUN", "--holder", "eve"], {"verb": "continue", "holder": "eve"}),
+        (["retry", "RUN", "first", "--failed-only"], {"verb": "redo", "item": "first", "only_failed": True}),
+        (["skip", "RUN", "first"], {"verb": "skip", "item": "first"}),
+    ],
+)
+def test_runs_are_controlled(forestay: Shell, api: FakeApi, words: list[str], sent: dict[str, Any]) -> None:
+    run = api.cases.put(case_json(1, item_json("first", "running", holders=["bob"]), holders=["alice", "bob"]))
+    ended = forestay("runs", *(run[:8] if word == "RUN" else word for word in words))
+    assert (ended.code, ended.out) == (0, f"{run}\n"), ended.err
+    (asked,) = api.sent("POST", f"/v1/cases/{run}/verbs")
+    assert asked.body == {"item": "", "reason": ""} | sent | {"id": asked.body["id"]} | (
+        {"only_failed": asked.body["only_failed"]} if "only_failed" in asked.body else {}
+    )
+
+
+def test_whose_suspension_is_lifted_is_asked_where_it_is_not_clear(forestay: Shell, api: FakeApi) -> None:
+    run = api.cases.put(case_json(1, holders=["bob", "eve"]))
+    ended = forestay("runs", "resume", run)
+    assert (ended.code, ended.out) == (2, "")
+    assert "suspended by bob, eve" in ended.err
+    assert api.sent("POST", f"/v1/cases/{run}/verbs") == []

@@ -40,22 +40,22 @@ def test_a_rule_is_named_briefly_and_told_in_words(forestay: Shell, api: FakeApi
 def test_an_incident_of_another_engine_has_no_job_and_is_explained_by_itself(forestay: Shell, api: FakeApi) -> None:
     one = incident_json(5, item="align:4711", case="c-7", cause="memory")
     api.incidents.append(one)
-    for words in (["explain"], ["explain", one["id"]], ["explain", "00000005"]):
+    for words in (["explain"], ["explain", one["id"]], ["explain", "00000005"], ["explain", "4711"]):
         ended = forestay(*words)
         assert ended.code == 0, ended.err
         assert ended.out.startswith("align:4711 of alice, abort\n")
         assert "| quux: all seats are taken" in ended.out
-        assert "forestay inbox launch 00000005 EXLET" in ended.err
+        assert "forestay inbox launch 00000005 PLAYBOOK" in ended.err
     assert '"job": null' in forestay("explain", "00000005", "--json").out.replace('":null', '": null')
 
 
 def test_what_is_neither_a_job_nor_an_incident_is_told_as_no_job(forestay: Shell, api: FakeApi) -> None:
     ended = forestay("explain", "0badcafe")
     assert ended.code == 3
-    assert "no job's id begins with '0badcafe'" in ended.err
+    assert "there is no job with an id that begins with '0badcafe'" in ended.err
 
 
 def test_nothing_waits(forestay: Shell) -> None:
     ended = forestay("explain")
     assert ended.code == 3
-    assert "nothing waits for a person" in ended.err
+    assert "no failures need attention" in ended.err

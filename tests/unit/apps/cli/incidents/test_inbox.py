@@ -1,4 +1,4 @@
-"""`forestay inbox` and `forestay approve`: what waits for a person, or for a second one."""
+"""`forestay inbox` and `forestay approvals`: what needs attention, or an approval."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.unit.apps.cli.fake_api import FakeApi, incident_json, job_json
 
 STORM = {
     "group": "cause:node@1", "cause": "node", "owner": "", "owners": 3, "count": 4999, "core_hours": 812.5, "oldest": "2026-05-01T10:00:00.000Z",
-    "incident": "i", "job": "j", "case": "", "waits_for": "a person, for the group", "note": "1 of 1 tries failed", "next": "forestay brake try --group 'cause:node@1' --reason TEXT",
+    "incident": "i", "job": "j", "case": "", "waits_for": "a person, for the group", "note": "1 of 1 tries failed", "next": "forestay safeguards try 'cause:node@1' --reason TEXT",
 }  # fmt: skip
 
 
@@ -21,14 +21,14 @@ def test_the_inbox_shows_a_storm_as_one_group_with_its_cost_and_the_next_step(fo
         "3 owners",
         "812.5",
         "a person, for the group",
-        "forestay brake try --group 'cause:node@1'",
+        "forestay safeguards try 'cause:node@1'",
     ):
         assert words in ended.out, words
     assert len(ended.out.splitlines()) == 2, "a head and one group"
 
 
 def test_each_lists_single_ones_and_an_empty_inbox_says_so(forestay: Shell, api: FakeApi) -> None:
-    assert "Nothing waits for a person" in forestay("inbox").err
+    assert "No failures need attention" in forestay("inbox").err
     api.incidents += [incident_json(1, state="held"), incident_json(2, state="held")]
     assert len(forestay("inbox", "--each").out.splitlines()) == 3
 
@@ -39,12 +39,28 @@ def test_what_needs_a_second_person_waits_and_another_agrees(forestay: Shell, ap
     api.second_person = True
     ended = forestay("force-complete", job["id"], "--attempt", "1", "--reason", "checked", "--yes")
     assert ended.code == 0, ended.err
-    assert "waits for a second person: forestay approve 3f9a1c7e20b4" in ended.out
-    listed = forestay("approve", "list")
+    assert "needs an approval: forestay approvals approve 3f9a1c7e20b4" in ended.out
+    listed = forestay("approvals", "list")
     assert "3f9a1c7e20b4" in listed.out
     assert "as done" in listed.out
-    agreed = forestay("approve", "3f9a1c7e20b4", "--yes")
+    agreed = forestay("approvals", "approve", "3f9a1c", "--yes")
     assert agreed.out.strip() == "3f9a1c7e20b4 done: forced_complete"
     assert api.requests[-1].body == {"agree": True, "reason": ""}
-    refused = forestay("approve", "3f9a1c7e20b4", "--refuse", "--reason", "no")
+    refused = forestay("approvals", "reject", "3f9a1c7e20b4", "--reason", "no")
     assert refused.out.strip() == "3f9a1c7e20b4 refused"
+
+
+def test_every_form_of_a_list(forestay: Shell, api: FakeApi) -> None:
+    api.incidents += [incident_json(1, job=job_json(3)["id"], note="x" * 200), incident_json(2, case="c-7")]
+    assert forestay("inbox", "-o", "name").out.split() == [one["id"] for one in api.incidents]
+    assert forestay("inbox", "-o", "json").json == {"incidents": api.incidents}
+    whole = forestay("inbox", "--each", "-o", "wide").out
+    assert api.incidents[0]["id"] in whole
+    assert "2026-05-01" in whole
+    forestay.environment["COLUMNS"] = "80"
+    short = forestay("inbox", "--each").out.splitlines()
+    assert all(len(line) <= 80 for line in short)
+    assert short[1].startswith("00000001 ")
+    assert " ago " in short[1]
+    assert short[1].endswith("…")
+    assert forestay("inbox", "-o", "nonsense").code == 2

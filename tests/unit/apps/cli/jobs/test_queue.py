@@ -141,8 +141,8 @@ def test_a_state_that_does_not_exist(forestay: Shell) -> None:
 
 def test_search_with_every_filter(forestay: Shell, api: FakeApi) -> None:
     ended = forestay(
-        "jobs", "-t", "F,CA", "--state", "running", "-u", "a", "-u", "b", "--team", "t", "--name", "n", "--specification", "s",
-        "--pilot", "p", "--host", "h", "--label", "k=v", "--resource-class", "c1", "--not-held", "--min-priority", "-3",
+        "jobs", "-t", "F,CA", "--state", "running", "-u", "a", "-u", "b", "--team", "t", "--name", "n", "--specification", "5" * 32,
+        "--pilot", "a" * 32, "--host", "h", "--label", "k=v", "--resource-class", "c1", "--not-held", "--min-priority", "-3",
         "--max-priority", "4", "--min-expected-runtime", "1m", "--max-expected-runtime", "1h", "--min-retries", "2", "--min-cpus", "1",
         "--max-cpus", "8", "--min-memory", "1G", "--max-memory", "2G", "--min-gpus", "1", "--created-after", "2026-05-01T00:00:00Z",
         "--created-before", "2026-05-02T00:00:00Z", "--changed-after", "2026-05-01T12:00:00Z", "--exit-code", "3",
@@ -151,8 +151,8 @@ def test_search_with_every_filter(forestay: Shell, api: FakeApi) -> None:
     assert ended.code == 0, ended.err
     (asked,) = api.requests
     assert asked.query == {
-        "state": ["failed", "cancelled", "running"], "owner": ["a", "b"], "team": ["t"], "name": ["n"], "specification": ["s"],
-        "pilot": ["p"], "host": ["h"], "label": ["k=v"], "resource_class": ["c1"], "held": ["false"], "min_priority": ["-3"],
+        "state": ["failed", "cancelled", "running"], "owner": ["a", "b"], "team": ["t"], "name": ["n"], "specification": ["5" * 32],
+        "pilot": ["a" * 32], "host": ["h"], "label": ["k=v"], "resource_class": ["c1"], "held": ["false"], "min_priority": ["-3"],
         "max_priority": ["4"], "min_expected_runtime": ["60"], "max_expected_runtime": ["3600"], "min_retries": ["2"],
         "min_cpus": ["1"], "max_cpus": ["8"], "min_memory": [str(1 << 30)], "max_memory": [str(2 << 30)], "min_gpus": ["1"],
         "created_after": ["2026-05-01T00:00:00.000Z"], "created_before": ["2026-05-02T00:00:00.000Z"],

@@ -40,7 +40,7 @@ def test_describe(forestay: Shell, api: FakeApi) -> None:
         "n=1",
         "/out/1",
         "2, 2K",
-        "not told yet (2 tries)",
+        "not called yet (2 tries)",
         "1 CPU, 2G memory, at most 1:00:00",
     ):
         assert text in ended.out
@@ -49,7 +49,7 @@ def test_describe(forestay: Shell, api: FakeApi) -> None:
 
 def test_describe_what_it_waits_for(forestay: Shell, api: FakeApi) -> None:
     api.put(job_json(1))
-    assert "for a pilot with room" in forestay("describe", JOB).out
+    assert "for a pilot with a free slot" in forestay("describe", JOB).out
     api.put(job_json(1, held=True, holders=["op"]))
     assert "Held by" in forestay("describe", JOB).out
     api.put(job_json(1, state="running", attempt=1, claim=claim_json(), overlap_possible=True))
@@ -69,9 +69,9 @@ def test_a_story_with_its_evidence_and_what_to_do(forestay: Shell, api: FakeApi)
     }  # fmt: skip
     told = forestay("story", JOB).out
     order = [
-        "faulted after 1 attempt", "alice submitted the job.", "Attempt 1 ended badly: exit 3.",
+        "failed after 1 attempt; needs a decision", "alice submitted the job.", "Attempt 1 ended badly: exit 3.",
         "exit code 3 · ran 7.2 s · peak memory 1G of 2G · on node7", "…", "line 29", "\\x1b[2Jno space left",
-        "Attempt 7 ended late and does not count: a newer claim stands.", "Alert: it runs for long.",
+        "Attempt 7 ended late and was ignored: a newer claim stands.", "Alert: it runs for long.",
         "What you can do", f"forestay logs {JOB}", f"forestay retry {JOB}", "--attempt 1",
     ]  # fmt: skip
     places = [told.index(text) for text in order]
@@ -82,7 +82,7 @@ def test_a_story_with_its_evidence_and_what_to_do(forestay: Shell, api: FakeApi)
 
 def test_a_story_points_to_what_the_evidence_shows(forestay: Shell, api: FakeApi) -> None:
     cases = [
-        (ending_json(signal=9, exit_code=None, peak_memory=2 << 30), "ask for more than 2G"),
+        (ending_json(signal=9, exit_code=None, peak_memory=2 << 30), "request more than 2G"),
         (ending_json(reason="wall-limit", exit_code=None), "more time"),
         (ending_json(exit_code=127), "not found on that host"),
         (ending_json(signal=9, exit_code=None, peak_memory=1), "signal 9"),
@@ -188,23 +188,24 @@ def test_what_pilots_do(forestay: Shell, api: FakeApi) -> None:
     assert [(row[0], row[3], row[4]) for row in rows] == [
         ("p-1", "idle", "0"), ("p-2", "busy", "3"), ("p-3", "draining", "1"), ("l-4", "inactive", "-"),
     ]  # fmt: skip
-    assert "p-3 was told to drain by ada: a disk\\x07" in shown.err
+    assert "p-3 is draining, ordered by ada: a disk\\x07" in shown.err
 
 
 def test_pilots_are_told_to_drain(forestay: Shell, api: FakeApi) -> None:
-    api.pilots = [{"id": "p-1", "state": "alive"}]
-    told = forestay("pilots", "drain", "p-1", "--reason", "a disk")
-    assert (told.code, told.out) == (0, "p-1\n")
-    assert api.requests[-1].body == {"pilots": ["p-1"], "site": "", "host": "", "reason": "a disk"}
-    for words in (["drain", "p-1"], ["drain", "--reason", "r"], ["stop"]):
+    api.pilots = [{"id": "p-01", "state": "alive"}]
+    told = forestay("pilots", "drain", "p-01", "--reason", "a disk")
+    assert (told.code, told.out) == (0, "p-01\n")
+    assert api.requests[-1].body == {"pilots": ["p-01"], "site": "", "host": "", "reason": "a disk"}
+    for words in (["drain", "p-01"], ["drain", "--reason", "r"], ["stop"]):
         assert forestay("pilots", *words).code == 2
 
 
 def test_the_right_of_a_pilot_is_taken_away(forestay: Shell, api: FakeApi) -> None:
-    told = forestay("pilots", "revoke", "p-1", "--reason", "stolen")
-    assert (told.code, told.out) == (0, "p-1\n")
-    assert (api.requests[-1].path, api.requests[-1].body) == ("/v1/pilots/p-1/revoke", {"reason": "stolen"})
-    for words in (["revoke", "p-1"], ["revoke", "--reason", "r"], ["revoke", "p-1", "--reason", "r", "--site", "s"]):
+    api.pilots = [{"id": "p-01", "state": "alive"}]
+    told = forestay("pilots", "revoke", "p-01", "--reason", "stolen")
+    assert (told.code, told.out) == (0, "p-01\n")
+    assert (api.requests[-1].path, api.requests[-1].body) == ("/v1/pilots/p-01/revoke", {"reason": "stolen"})
+    for words in (["revoke", "p-01"], ["revoke", "--reason", "r"], ["revoke", "p-01", "--reason", "r", "--site", "s"]):
         assert forestay("pilots", *words).code == 2
 
 

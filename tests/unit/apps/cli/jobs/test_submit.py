@@ -73,7 +73,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key(forestay: Shell, api
     keys = {one.headers["idempotency-key"] for one in api.sent("POST", "/v1/jobs")}
     assert (len(api.requests), len(keys), len(api.jobs)) == (4, 1, 1)
     assert "trying again" in ended.err
-    assert "1 of 1 jobs stood already" in ended.err
+    assert "1 of 1 jobs existed already" in ended.err
 
 
 def test_when_patience_ends_the_way_to_go_on_is_told(forestay: Shell, api: FakeApi) -> None:
@@ -110,7 +110,7 @@ def test_what_stands_is_told_when_a_later_request_fails(forestay: Shell, api: Fa
     api.troubles = [Trouble(), Trouble(status=403)]
     ended = forestay("submit", "--file", str(many), "--key", "k", "--", "true")
     assert (ended.code, len(ended.out.splitlines())) == (4, 10_000)
-    assert "10,000 of 10,001 jobs are accepted for sure" in ended.err
+    assert "10,000 of 10,001 jobs were accepted" in ended.err
     assert "--key k" in ended.err
 
 
@@ -148,7 +148,7 @@ def test_wait_gives_the_code_of_failed_jobs(forestay: Shell, api: FakeApi) -> No
         (["--label", "nosign", "--", "x"], "name=value"),
         (["--env", "NOT_THERE", "--", "x"], "no such variable"),
         (["--cpus", "2"], "describes a command"),
-        (["--count", "2", "--file", "-", "--", "x"], "do not go together"),
+        (["--count", "2", "--file", "-", "--", "x"], "exclude each other"),
         (["--file", "missing.json"], "cannot be read"),
         (["--file", "-"], "no jobs"),
     ],

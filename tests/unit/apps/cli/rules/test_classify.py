@@ -50,7 +50,7 @@ def test_no_server_and_no_login_is_needed(forestay: Shell, tmp_path: Path) -> No
     ended = forestay("classify", str(file))
     assert ended.code == 0
     assert "1: code" in ended.out
-    assert "trying again will not help" in ended.out
+    assert "a retry will not help" in ended.out
 
 
 def test_a_file_that_is_not_there_is_said(forestay: Shell, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_secrets_are_not_repeated(forestay: Shell, tmp_path: Path) -> None:
 
 def test_packs_are_listed_shown_and_tested(forestay: Shell) -> None:
     assert "signals" in forestay("packs").out
-    named = forestay("packs", "list", "--json").json["patterns"]
+    named = forestay("packs", "patterns", "--json").json["patterns"]
     assert {"name": "exit-kill", "cause": "memory"}.items() <= next(
         one for one in named if one["name"] == "exit-kill"
     ).items()

@@ -112,11 +112,12 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         (["list"], "domain/house"),
         (["fields"], "int or null"),
         (["show"], "if cause"),
-        (["show", "domain/house", "0f1e"], "too little"),
-        (["explain", "domain/house", "0f1e"], 'if cause == "memory" then grow'),
-        (["versions", "domain/house"], "added"),
-        (["diff", "domain/house", "1", "3"], "+ added 0f1e2d3c"),
-        (["diff", "domain/house", "1"], "+ added"),
+        (["show", "0f1e"], "too little"),
+        (["show", RULE["id"]], 'if cause == "memory" then grow'),
+        (["show", "domain/house"], "if cause"),
+        (["versions", "--set", "domain/house"], "added"),
+        (["diff", "1", "3"], "+ added 0f1e2d3c"),
+        (["diff", "1", "--set", "domain/house"], "+ added"),
     ],
 )
 def test_what_is_shown(forestay: Shell, asked: list[Request], words: list[str], shown: str) -> None:
@@ -132,6 +133,7 @@ def test_a_rule_is_added_from_a_file_and_options(forestay: Shell, asked: list[Re
     ended = forestay(
         "rules",
         "add",
+        "--set",
         "domain/house",
         "-f",
         str(file),
@@ -145,7 +147,7 @@ def test_a_rule_is_added_from_a_file_and_options(forestay: Shell, asked: list[Re
     )
     assert (ended.code, ended.out.strip()) == (0, RULE["id"])
     assert "shadow" in ended.err
-    assert "cornerstone i0" in ended.err
+    assert "Reference incident i0" in ended.err
     assert asked[-1].body == {
         "type": "abort", "task": "align", "conclusion": {"steps": [{"action": "hold"}]}, "context": {"cause": "memory"},
         "condition": 'cause == "memory"', "cornerstone": "i1", "description": "why", "confirmed": True,
@@ -161,7 +163,7 @@ def test_a_rule_for_an_incident_needs_a_condition_and_what_to_do(
     for name in ("newest", "00000003", job_json(3)["id"], "00000001", incident_json(1)["id"]):
         ended = forestay("rules", "add", "--from", name, "--if", "true", "--then", "{action: resubmit, wait: 5 s}")
         assert ended.code == 0, ended.err
-        assert "forestay rules promote domain/house 0f1e2d3c" in ended.err
+        assert "forestay rules promote 0f1e2d3c" in ended.err
         assert asked[-1].body == {
             "type": "abort", "condition": "true", "cornerstone": incident_json(1)["id"], "confirmed": False,
             "conclusion": {"steps": [{"action": "resubmit", "wait": 5}]},
@@ -208,17 +210,17 @@ def test_what_the_rules_say_is_asked_of_all_sets_or_of_one(
     assert "hots" in ended.err
     assert asked[-1].body == {"type": "abort", "flow": "reads", "context": {"cause": "memory"}}
     api.incidents.append(incident_json(1))
-    forestay("rules", "test", "domain/house", "--version", "2", "--from", "00000001")
+    forestay("rules", "test", "--set", "domain/house", "--version", "2", "--from", "00000001")
     assert asked[-1].body == {"incident": incident_json(1)["id"], "rule_set": "domain/house", "version": 2}
 
 
 @pytest.mark.parametrize(
     ("words", "method", "path", "body"),
     [
-        (["promote", "domain/house", "0f1e"], "POST", f"rules/{RULE['id']}/state", {"state": "active"}),
-        (["demote", "domain/house", "0f1e"], "POST", f"rules/{RULE['id']}/state", {"state": "shadow"}),
-        (["remove", "domain/house", "0f1e", "--yes"], "DELETE", f"rules/{RULE['id']}", None),
-        (["rollback", "domain/house", "1"], "POST", "rollback", {"version": 1}),
+        (["promote", "0f1e"], "POST", f"rules/{RULE['id']}/state", {"state": "active"}),
+        (["demote", "0f1e", "--set", "domain/house"], "POST", f"rules/{RULE['id']}/state", {"state": "shadow"}),
+        (["remove", "0f1e", "--yes"], "DELETE", f"rules/{RULE['id']}", None),
+        (["rollback", "1", "--set", "domain/house"], "POST", "rollback", {"version": 1}),
     ],
 )
 def test_rules_are_steered(
@@ -236,9 +238,9 @@ def test_a_replay_is_told_in_words(
 ) -> None:
     file = tmp_path / "draft.yaml"
     file.write_text("type: abort\ncondition: cause == 'memory'\nconclusion: {exlet: grow}\ncornerstone: i1\n")
-    ended = forestay("rules", "replay", "domain/house", "--since", "30d", "--with", str(file))
+    ended = forestay("rules", "replay", "--set", "domain/house", "--since", "30d", "--with", str(file))
     assert ended.code == 0, ended.err
-    for words in ("1,200 incidents", "another 200", "saved 12.5", "no wrong verdicts", "200 not tried again, failed"):
+    for words in ("1,200 incidents", "changed 200", "saved 12.5", "no wrong decisions", "200 failed, not retried"):
         assert words in ended.out
     body = asked[-1].body
     assert body is not None
@@ -250,7 +252,7 @@ def test_a_replay_is_told_in_words(
     monkeypatch.setitem(REPLAYED, "wrong_by", {"stops": 2})
     ended = forestay("rules", "replay", "--acting")
     assert (ended.code, asked[-1].body) == (1, {"acting": True, "show": 10})
-    assert "2 would stop a job that a further try mended" in ended.out
+    assert "2 would stop a job that succeeded at a further attempt" in ended.out
 
 
 def test_a_proposal_comes_with_the_line_that_adds_it(
@@ -261,18 +263,18 @@ def test_a_proposal_comes_with_the_line_that_adds_it(
     assert "mended 5 of 5" in ended.out
     line = next(one for one in ended.out.splitlines() if one.strip().startswith("forestay "))
     words = shlex.split(line)
-    assert words[:6] == ["forestay", "rules", "add", "domain/house", "--from", "i1"]
+    assert words[:7] == ["forestay", "rules", "add", "--set", "domain/house", "--from", "i1"]
     conclusion, wrong = read_conclusion(words[words.index("--then") + 1])
     assert not wrong
     assert conclusion == {"steps": [{"action": "avoid-host"}, {"action": "resubmit"}]}
     assert json.loads(forestay("rules", "propose", "--json").out)["incidents"] == 40
     monkeypatch.setitem(PROPOSED, "proposals", [])
-    assert "Nothing is proposed" in forestay("rules", "propose").err
+    assert "No proposals" in forestay("rules", "propose").err
 
 
 def test_to_promote_against_the_replay_wants_a_reason(forestay: Shell, asked: list[Request]) -> None:
-    assert forestay("rules", "promote", "domain/house", "0f1e", "--yes").code == 2
-    ended = forestay("rules", "promote", "domain/house", "0f1e", "--yes", "--because", "sick nodes")
+    assert forestay("rules", "promote", "0f1e", "--yes").code == 2
+    ended = forestay("rules", "promote", "0f1e", "--yes", "--because", "sick nodes")
     assert ended.code == 0, ended.err
     assert asked[-1].body == {"state": "active", "confirmed": True, "reason": "sick nodes"}
 
@@ -280,15 +282,15 @@ def test_to_promote_against_the_replay_wants_a_reason(forestay: Shell, asked: li
 @pytest.mark.parametrize(
     "words",
     [
-        ["replay", "domain/house", "--since", "sometime"],
+        ["replay", "--since", "sometime"],
         ["cook"],
         ["show", "house"],
         ["add"],
         ["test"],
         ["promote"],
-        ["promote", "domain/house", "ffff"],
+        ["promote", "0f"],
         ["diff"],
-        ["rollback", "domain/house", "x"],
+        ["rollback", "x"],
     ],
 )
 def test_what_cannot_be_understood_is_a_mistake_of_usage(
@@ -296,3 +298,9 @@ def test_what_cannot_be_understood_is_a_mistake_of_usage(
 ) -> None:
     ended = forestay("rules", *words)
     assert (ended.code, ended.out) == (2, "")
+
+
+def test_a_rule_that_does_not_exist(forestay: Shell, asked: list[Request]) -> None:
+    ended = forestay("rules", "promote", "ffff")
+    assert (ended.code, ended.out) == (3, "")
+    assert "no rule with an id that begins with 'ffff'" in ended.err

@@ -365,15 +365,15 @@ async def test_a_receiver_is_tried_by_hand(tmp_path: Path) -> None:
             out, err = await started.communicate()
             return started.returncode, out.decode(), err.decode()
 
-        code, out, err = await forestay("receivers", "try", "ops")
+        code, out, err = await forestay("notifications", "test", "ops")
         (seen,) = listener.seen
         assert (code, err) == (0, "")
         assert str(seen.body["delivery"]) in out
         assert "Nothing has happened" in str(seen.body["text"])
         assert seen.headers["authorization"] == "Bearer s3cret"
-        code, out, err = await forestay("receivers", "try", "ops", "--json")
-        assert (code, json.loads(out)["taken"]) == (6, False)
+        code, out, err = await forestay("notifications", "test", "ops", "--json")
+        assert (code, json.loads(out)["accepted"]) == (6, False)
         assert "answered 403" in err
         assert "s3cret" not in out + err
-        code, _, err = await forestay("receivers", "try", "pager")
+        code, _, err = await forestay("notifications", "test", "pager")
         assert (code, err) == (1, "forestay: no receiver is called pager; there are ops\n")

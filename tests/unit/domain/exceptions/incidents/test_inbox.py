@@ -32,7 +32,7 @@ def test_a_storm_is_one_group_whatever_its_faults_wait_for_and_whoever_owns_them
     assert group.place.waits is WaitsFor.CANARY
     (tried,) = grouped(map(pile_of, [*storm, _held(9, group="cause:node@1", cause="node")]))
     assert (tried.count, tried.place.waits) == (6, WaitsFor.GROUP)
-    assert tried.next_step(None).startswith("forestay brake try --group 'cause:node@1'")
+    assert tried.next_step(None).startswith("forestay safeguards try 'cause:node@1'")
 
 
 def test_all_else_is_grouped_by_cause_owner_and_whom_it_waits_for_the_dearest_first() -> None:
@@ -54,4 +54,4 @@ def test_all_else_is_grouped_by_cause_owner_and_whom_it_waits_for_the_dearest_fi
     assert found[1].next_step(waiting[0]) == "forestay explain j1"
     of_another_engine = replace(waiting[0], job="", case="c1")
     assert found[1].next_step(of_another_engine) == f"forestay explain {waiting[0].id[:8]}"
-    assert found[2].next_step(waiting[3]) == "forestay approve list"
+    assert found[2].next_step(waiting[3]) == "forestay approvals"

@@ -1,4 +1,4 @@
-"""`forestay exlets`: look at exlets, check them, and keep them under their names for rules to conclude."""
+"""`forestay playbooks`: look at playbooks, check them, and store them under their names for rules to start."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from forestay.apps.cli import neutral
 from forestay.apps.cli.columns import Column
+from forestay.apps.cli.command import lists
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.flows.check import read_flow, refuse_flow
 from forestay.apps.cli.session import Session
@@ -16,45 +17,67 @@ from forestay.apps.cli.session import Session
 if TYPE_CHECKING:
     from forestay.formats.rules.exlet_json import ExletText
 
-ACTIONS = ("list", "show", "add", "check")
+FILES = typer.Argument(metavar="FILE…", help="Playbooks in YAML or JSON.")
+Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="The exception type that it is to answer.")]
 
 
-def exlets(
+@lists
+def list_playbooks(session: Session) -> int:
+    """List the stored playbooks.
+
+    forestay playbooks list
+    """
+    columns = [
+        Column("NAME"),
+        Column("VERSION"),
+        Column("ACTIONS", flexible=True),
+        Column("DESCRIPTION", flexible=True),
+    ]
+    found = session.client.exlets()
+    ids = session.short_ids(one["version"] for one in found)
+    session.print_list(
+        "playbooks", found, columns, key=lambda one: str(one["name"]),
+        row=lambda one: [one["name"], ids.short(one["version"]), ", ".join(one["steps"]), one["description"]],
+        empty="There are no playbooks yet. To add one: forestay playbooks add FILE",
+    )  # fmt: skip
+    return ExitCode.OK
+
+
+def show(
     session: Session,
-    action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), help="What to do.")] = "list",
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME|FILE…", help="The exlet to show, or the files to add or check."),
-    ] = None,
-    type_: Annotated[
-        str | None,
-        typer.Option("--type", metavar="TYPE", help="For `add` and `check`: the type of exception it is to answer."),
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The playbook's name.")],
     version: Annotated[
-        str | None, typer.Option("--version", metavar="DIGEST", help="For `show`: this version.")
+        str | None, typer.Option("--version", metavar="DIGEST", help="This version, or the beginning of it.")
     ] = None,
 ) -> int:
-    """Show, check and add exlets. `list` them, `show` one, `check` files without a server, `add` them.
+    """Show a playbook, and its earlier versions.
 
-    A worklet may be named by a file beside that of the exlet: its flow is stored first, and the exlet gets the version.
-
-    forestay exlets add change-venue.yaml
+    forestay playbooks show change-venue
     """
-    words = what or []
-    match action:
-        case "list":
-            return _list(session)
-        case "show":
-            if len(words) != 1:
-                raise typer.BadParameter("name one exlet to show")
-            return _show(session, words[0], version)
-        case "add" | "check":
-            if not words:
-                raise typer.BadParameter(f"name the files to {action}")
-            read = [(Path(word), _read(Path(word), type_)) for word in words]
-            return _check(session, read) if action == "check" else _add(session, read, type_)
-        case _:
-            raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}")
+    from forestay.client.api.naming import is_whole, only
+
+    if version is not None and not is_whole(version):
+        known = {str(one["version"]) for one in session.client.exlet(name, None)["versions"]}
+        version = only(version, {one for one in known if one.startswith(version.lower())}, "version")
+    return _show(session, session.client.exlet(name, version))
+
+
+def add(session: Session, files: Annotated[list[Path], FILES], type_: Type = None) -> int:
+    """Store playbooks under their names, for rules to start.
+
+    A worklet may be named by a file beside that of the playbook: its flow is stored first, and the playbook gets its version.
+
+    forestay playbooks add change-venue.yaml
+    """
+    return _add(session, [(file, _read(file, type_)) for file in files], type_)
+
+
+def check(session: Session, files: Annotated[list[Path], FILES], type_: Type = None) -> int:
+    """Check playbooks and report every error with its line. No server is needed.
+
+    forestay playbooks check change-venue.yaml
+    """
+    return _check(session, [(file, _read(file, type_)) for file in files])
 
 
 def _read(file: Path, type_: str | None) -> ExletText:
@@ -71,7 +94,7 @@ def _read(file: Path, type_: str | None) -> ExletText:
 
 def _check(session: Session, read: list[tuple[Path, ExletText]]) -> int:
     if session.out.as_json:
-        session.out.document({"exlets": [_checked(file, one) for file, one in read]})
+        session.out.document({"playbooks": [_checked(file, one) for file, one in read]})
     else:
         for file, one in read:
             _tell(session, file, one)
@@ -86,7 +109,7 @@ def _checked(file: Path, read: ExletText) -> dict[str, Any]:
 def _tell(session: Session, file: Path, read: ExletText) -> None:
     name = neutral.line(str(file))
     if read.exlet is not None:
-        steps = f"{len(read.exlet.steps)} step{'' if len(read.exlet.steps) == 1 else 's'}"
+        steps = f"{len(read.exlet.steps)} action{'' if len(read.exlet.steps) == 1 else 's'}"
         session.out.data(f"{name}: {session.out.paint('good', 'green')}: {neutral.line(read.exlet.name)}, {steps}")
     for one in read.problems:
         session.out.data(f"{name}:{neutral.line(str(one))}")
@@ -109,7 +132,7 @@ def _add(session: Session, read: list[tuple[Path, ExletText]], type_: str | None
         text = write_exlet_text(with_versions(one.exlet, versions))
         kept.append(session.client.put_exlet(one.exlet.name, text, type_=type_))
     if session.out.as_json:
-        session.out.document({"exlets": kept})
+        session.out.document({"playbooks": kept})
     else:
         for shown in kept:
             session.out.data(f"{shown['name']}  {shown['version'][:12]}")
@@ -124,7 +147,7 @@ def _complain(session: Session, wrong: list[tuple[Path, ExletText]]) -> None:
 
 
 def ready_text(session: Session, file: Path) -> str | None:
-    """The text of an exlet in a file, with its worklets stored; None: it is wrong, and that was said."""
+    """The text of a playbook in a file, with its worklets stored; None: it has errors, and they were reported."""
     from forestay.formats.rules.exlet_files import with_versions
     from forestay.formats.rules.exlet_json import write_exlet_text
 
@@ -152,21 +175,7 @@ def _versions(session: Session, file: Path, read: ExletText) -> dict[str, str] |
     return versions
 
 
-def _list(session: Session) -> int:
-    found = session.client.exlets()
-    if session.out.as_json:
-        session.out.document({"exlets": found})
-        return ExitCode.OK
-    columns = [Column("NAME"), Column("VERSION"), Column("STEPS", widest=60), Column("DESCRIPTION", widest=60)]
-    rows = [[one["name"], one["version"][:12], ", ".join(one["steps"]), one["description"]] for one in found]
-    session.out.table(columns, rows)
-    if not rows:
-        session.out.say("There are no exlets yet. To keep one: forestay exlets add FILE")
-    return ExitCode.OK
-
-
-def _show(session: Session, name: str, version: str | None) -> int:
-    found = session.client.exlet(name, version)
+def _show(session: Session, found: dict[str, Any]) -> int:
     if session.out.as_json:
         session.out.document(found)
         return ExitCode.OK

@@ -29,20 +29,20 @@ def entries(count: int = 10, by: str = "ann") -> list[dict[str, Any]]:
 
 
 def test_stop_and_go_say_who_and_why(forestay: Shell, api: FakeApi) -> None:
-    assert forestay("brake").out == "Rules may act.\n"
-    stopped = forestay("brake", "stop", "--reason", "the disks are full")
+    assert forestay("safeguards").out == "Rules may act.\n"
+    stopped = forestay("safeguards", "stop", "--reason", "the disks are full")
     assert stopped.code == 0
     assert stopped.out.startswith("Stopped here by alice at ")
     assert stopped.out.endswith(": the disks are full\n")
-    assert "the disks are full" in forestay("brake", "show").out
-    assert "Stopped everywhere" in forestay("brake", "stop", "--everywhere", "-r", "all of it").out
-    assert forestay("brake", "go", "-r", "mended").out == "Rules may act.\n"
+    assert "the disks are full" in forestay("safeguards", "show").out
+    assert "Stopped everywhere" in forestay("safeguards", "stop", "--everywhere", "-r", "all of it").out
+    assert forestay("safeguards", "resume", "-r", "mended").out == "Rules may act.\n"
     assert [one.body for one in api.sent("POST", "/v1/brakes/go")] == [{"reason": "mended", "everywhere": False}]
 
 
-@pytest.mark.parametrize("words", [["stop"], ["go"], ["try", "-r", "x"], ["all", "--group", "g"], ["halt", "-r", "x"]])
+@pytest.mark.parametrize("words", [["stop"], ["resume"], ["try", "-r", "x"], ["allow", "g"], ["halt", "-r", "x"]])
 def test_what_is_missing_is_asked_for(forestay: Shell, api: FakeApi, words: list[str]) -> None:
-    ended = forestay("brake", *words)
+    ended = forestay("safeguards", *words)
     assert (ended.code, ended.out) == (2, "")
     assert api.requests == []
 
@@ -53,15 +53,19 @@ def test_groups_and_limits_are_shown(forestay: Shell, api: FakeApi) -> None:
         {"meter": "owner", "key": "ann", "allowed": 500, "seconds": 600, "free": 480},
         {"meter": "tenant-hours", "key": "", "allowed": 36_000_000, "seconds": 86_400, "free": 3_600_000},
     ]
-    out = forestay("brake").out
+    out = forestay("safeguards").out
     assert "cause:node@1" in out
-    assert "domain/house/r1: failed, waits for a person (0 well, 1 bad)" in out
-    assert "acts, owner ann" in out
+    assert "domain/house/r1: failed, needs attention (0 well, 1 bad)" in out
+    assert "actions, owner ann" in out
     assert "10,000" in out
-    assert forestay("brake", "--json").json == api.brakes
-    tried = forestay("brake", "try", "--group", "cause:node@1", "--rule", "domain/house/r1", "-r", "the node is back")
-    assert tried.code == 0
-    assert api.sent("POST", "/v1/brakes/groups")[0].body["do"] == "try"
+    assert forestay("safeguards", "--json").json == api.brakes
+    tried = forestay("safeguards", "try", "cause:node", "--rule", "r1", "-r", "the node is back")
+    assert tried.code == 0, tried.err
+    body = {"group": "cause:node@1", "rule": "domain/house/r1", "do": "try", "reason": "the node is back"}
+    assert api.sent("POST", "/v1/brakes/groups")[0].body == body
+    assert forestay("safeguards", "allow", "cause:node@1", "-r", "all").code == 0
+    assert api.sent("POST", "/v1/brakes/groups")[1].body["do"] == "all"
+    assert forestay("safeguards", "try", "cause:disk", "-r", "x").code == 3
 
 
 def test_the_audit_log_is_shown(forestay: Shell, api: FakeApi) -> None:
@@ -72,11 +76,11 @@ def test_the_audit_log_is_shown(forestay: Shell, api: FakeApi) -> None:
 
 
 def test_a_sound_log_verifies_over_many_answers(forestay: Shell, api: FakeApi) -> None:
-    assert forestay("audit", "verify").out.startswith("0 entries, all as they were written.")
+    assert forestay("audit", "verify").out.startswith("0 entries, all unchanged.")
     api.audit = entries(10)
     sound = forestay("audit", "verify")
     assert sound.code == 0
-    assert sound.out == f"10 entries, all as they were written. The last: 10:{api.audit[-1]['hash']}\n"
+    assert sound.out == f"10 entries, all unchanged. The last: 10:{api.audit[-1]['hash']}\n"
     assert forestay("audit", "verify", "--json").json == {
         "sound": True, "entries": 10, "hash": api.audit[-1]["hash"], "broken": None, "words": "",
     }  # fmt: skip

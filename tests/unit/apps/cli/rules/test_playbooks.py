@@ -1,4 +1,4 @@
-"""`forestay exlets`: what is sent for each action, what is shown of the answer, and worklets that are named by their files."""
+"""`forestay playbooks`: what is sent for each action, what is shown of the answer, and worklets that are named by their files."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
 def test_an_exlet_is_added_with_its_worklets(forestay: Shell, asked: list[Request], tmp_path: Path) -> None:
     (tmp_path / "book.yaml").write_text(FLOW)
     (tmp_path / "change.yaml").write_text(GOOD)
-    ended = forestay("exlets", "add", "change.yaml", "--type", "item-pre")
+    ended = forestay("playbooks", "add", "change.yaml", "--type", "item-pre")
     assert (ended.code, ended.out) == (0, f"change-venue  {'f' * 12}\n")
     assert [(one.method, one.path) for one in asked] == [("POST", "/v1/flows"), ("PUT", "/v1/exlets/change-venue")]
     body = asked[1].body
     assert body["type"] == "item-pre"
     assert "a" * 64 in body["text"]
-    assert forestay("exlets", "add", "change.yaml", "--json").json["exlets"][0]["name"] == "change-venue"
+    assert forestay("playbooks", "add", "change.yaml", "--json").json["playbooks"][0]["name"] == "change-venue"
 
 
 def test_what_is_wrong_is_told_with_its_line_and_nothing_is_sent(
@@ -50,23 +50,23 @@ def test_what_is_wrong_is_told_with_its_line_and_nothing_is_sent(
     (tmp_path / "book.yaml").write_text(FLOW)
     (tmp_path / "good.yaml").write_text(GOOD)
     (tmp_path / "bad.yaml").write_text(GOOD.replace("- suspend item\n", ""))
-    checked = forestay("exlets", "check", "good.yaml", "bad.yaml")
+    checked = forestay("playbooks", "check", "good.yaml", "bad.yaml")
     assert checked.code == 1
-    assert "good.yaml: good: change-venue, 3 steps" in checked.out
+    assert "good.yaml: good: change-venue, 3 actions" in checked.out
     assert "bad.yaml:6:" in checked.out
-    refused = forestay("exlets", "add", "good.yaml", "bad.yaml")
+    refused = forestay("playbooks", "add", "good.yaml", "bad.yaml")
     assert (refused.code, refused.out) == (2, "")
     assert "bad.yaml" in refused.err
     (tmp_path / "book.yaml").write_text("name: book\n")
-    assert forestay("exlets", "add", "good.yaml").code == 2
+    assert forestay("playbooks", "add", "good.yaml").code == 2
     assert asked == []
 
 
 def test_exlets_are_listed_and_shown(forestay: Shell, asked: list[Request]) -> None:
-    assert "suspend item, compensate, continue item" in forestay("exlets").out
-    shown = forestay("exlets", "show", "change-venue", "--version", "f" * 64)
+    assert "suspend item, compensate, continue item" in forestay("playbooks").out
+    shown = forestay("playbooks", "show", "change-venue", "--version", "f" * 6)
     assert "name: change-venue" in shown.out
     assert f"earlier: {'e' * 64}" in shown.err
     assert asked[-1].path == "/v1/exlets/change-venue"
-    assert forestay("exlets", "show").code == 2
-    assert forestay("exlets", "burn").code == 2
+    assert forestay("playbooks", "show").code == 2
+    assert forestay("playbooks", "burn").code == 2

@@ -1,0 +1,116 @@
+"""`forestay runs cancel`, `suspend`, `resume`, `retry` and `skip`: what a person can do to a run or one of its tasks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.flows.run import RUN
+from forestay.apps.cli.jobs.queue import whoami
+from forestay.apps.cli.session import Session
+
+Reason = Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; recorded in the run's history.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+TASK = typer.Argument(metavar="TASK", help="The task, as `forestay runs show RUN --json` names it.")
+Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only this task of the run.")]
+
+
+def cancel(session: Session, run: Annotated[str, RUN], reason: Reason = "", yes: Yes = False) -> int:
+    """Cancel a run. Its jobs are stopped; nothing is compensated.
+
+    forestay runs cancel 4f1c9d2a --reason "wrong input"
+    """
+    return _send(session, run, "remove", reason=reason, ask="Cancel", yes=yes)
+
+
+def suspend(session: Session, run: Annotated[str, RUN], task: Task = "", reason: Reason = "") -> int:
+    """Suspend a run or a task. Running jobs continue; no new ones start.
+
+    forestay runs suspend 4f1c9d2a --reason "the file system is full"
+    """
+    return _send(session, run, "suspend", task, reason=reason)
+
+
+def resume(
+    session: Session,
+    run: Annotated[str, RUN],
+    task: Task = "",
+    holder: Annotated[
+        str, typer.Option("--holder", metavar="NAME", help="Who suspended it, if it was not you (operators).")
+    ] = "",
+    reason: Reason = "",
+) -> int:
+    """Resume a suspended run or task. If somebody else suspended it too, it stays suspended until they resume it.
+
+    forestay runs resume 4f1c9d2a
+    """
+    name = session.flow_run(run)
+    return _send(session, name, "continue", task, reason=reason, holder=holder or _holder(session, name, task))
+
+
+def retry(
+    session: Session,
+    run: Annotated[str, RUN],
+    task: Annotated[str, TASK],
+    failed_only: Annotated[
+        bool, typer.Option("--failed-only", help="Of a scatter: only the elements that failed.")
+    ] = False,
+    reason: Reason = "",
+) -> int:
+    """Run a task again, and the tasks after it that had begun.
+
+    forestay runs retry 4f1c9d2a align --failed-only
+    """
+    return _send(session, run, "redo", task, reason=reason, only_failed=failed_only)
+
+
+def skip(session: Session, run: Annotated[str, RUN], task: Annotated[str, TASK], reason: Reason = "") -> int:
+    """Skip a task. The tasks after it continue.
+
+    forestay runs skip 4f1c9d2a report --reason "not needed today"
+    """
+    return _send(session, run, "skip", task, reason=reason)
+
+
+def _holder(session: Session, run: str, task: str) -> str:
+    """Whose suspension is lifted: one's own, or else the only one there is. What it is not clear of is told."""
+    found = session.client.case(run)
+    holders = next((item["holders"] for item in found["items"] if item["id"] == task), []) if task else found["holders"]
+    me = whoami(session)
+    if me in holders or not holders:
+        return me
+    if len(holders) > 1:
+        raise typer.BadParameter(f"it was suspended by {', '.join(holders)}; name one of them with --holder")
+    return holders[0]
+
+
+def _send(
+    session: Session, run: str, kind: str, task: str = "", *, ask: str = "", yes: bool = False, **more: Any
+) -> int:
+    from forestay.client.transport.errors import WaitsForApproval
+
+    name = session.flow_run(run)
+    if ask and session.out.at_terminal and not yes:
+        found = session.client.case(name)
+        session.out.say(f"  {name}  {neutral.line(found['name'])} of {neutral.line(found['owner'])}, {found['state']}")
+        if not session.sure(f"{ask} this run?", yes=yes):
+            session.out.say("Nothing was changed.")
+            return ExitCode.FAILED
+    try:
+        answer = session.client.verb(name, kind, item=task, **more)
+    except WaitsForApproval as waits:
+        if session.out.as_json:
+            session.out.document({"run": name, "accepted": False, "approval": waits.request})
+        else:
+            session.out.data(f"{name} {waits}")
+        return ExitCode.OK
+    if session.out.as_json:
+        session.out.document({"run": name, **answer})
+    else:
+        session.out.data(name)
+        if answer.get("detail"):
+            session.out.say(neutral.line(str(answer["detail"])))
+    return ExitCode.OK

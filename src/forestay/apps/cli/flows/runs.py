@@ -1,0 +1,89 @@
+"""`forestay runs list` and `show`: the flows that run and ran."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.amounts import elapsed, read_moment
+from forestay.apps.cli.columns import Column
+from forestay.apps.cli.command import lists
+from forestay.apps.cli.flows.case_tree import COLOURS, Tree
+from forestay.apps.cli.flows.run import RUN
+from forestay.apps.cli.jobs.queue import whoami
+from forestay.apps.cli.paging import newest
+from forestay.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from forestay.client.api.answers import Case
+
+
+@lists
+def list_runs(
+    session: Session,
+    name: Annotated[
+        str | None, typer.Option("--flow", "-n", metavar="NAME", help="Only of the flow with this name.")
+    ] = None,
+    version: Annotated[str | None, typer.Option(metavar="HASH", help="Only of this version of a flow.")] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", "-t", metavar="STATE", help="running, suspended, completed, failed, …")
+    ] = None,
+    owner: Annotated[str | None, typer.Option("--owner", "-u", metavar="NAME", help="Only of this owner.")] = None,
+    me: Annotated[bool, typer.Option("--me", help="Only your own.")] = False,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most this many.")] = 50,
+) -> None:
+    """List runs, newest first.
+
+    forestay runs list --me --state running
+    """
+    wanted: dict[str, Any] = {"name": name, "state": state, "owner": owner}
+    if version:
+        from forestay.client.api.naming import FLOW
+
+        (wanted["version"],) = session.ids(FLOW, [version])
+    if me:
+        wanted["owner"] = whoami(session)
+    filters = {key: value for key, value in wanted.items() if value}
+    found, more = newest(lambda many, cursor: session.client.find_cases(filters, limit=many, cursor=cursor), limit)
+    ids = session.short_ids(run["id"] for run in found)
+    columns = [
+        Column("RUN"), Column("FLOW", flexible=True), Column("STATE", style=lambda text: COLOURS.get(text.strip(), "")),
+        Column("OWNER", flexible=True), Column("STARTED"), Column("TIME", right=True), Column("VERSION", wide=True),
+    ]  # fmt: skip
+    session.print_list(
+        "runs", found, columns, key=lambda run: run["id"],
+        row=lambda run: [
+            ids.short(run["id"]), run["name"], run["state"], run["owner"], session.when(run["started"]), _lasted(session, run), run["version"],
+        ],
+        empty="There are no such runs. To run a flow: forestay run FLOW.yaml",
+    )  # fmt: skip
+    if more:
+        session.out.say(f"These are the newest {len(found):,}; use -n, -t, -u or --limit to see others.")
+
+
+def show(session: Session, run: Annotated[str, RUN]) -> None:
+    """Show a run with its tasks and their states.
+
+    forestay runs show 4f1c9d2a
+    """
+    found = session.client.case(session.flow_run(run))
+    if session.out.as_json:
+        session.out.document({"run": found})
+        return
+    out, tree = session.out, Tree(found, session.client.now())
+    out.data(out.paint(tree.head(), "bold"))
+    out.data(out.paint(found["id"], "dim"))
+    for line in tree.lines((out.width or 200) - 2):
+        more = out.paint(line.more, "" if line.colour == "red" else "dim")
+        out.data(f"  {out.paint(line.rails, 'dim')}{out.paint(line.mark, line.colour)} {line.text}  {more}".rstrip())
+    for name, value in found["outputs"].items():
+        out.data(neutral.line(f"  {name}: {value}"))
+    if found["reason"]:
+        out.data(neutral.line(f"  {found['reason']}"))
+
+
+def _lasted(session: Session, run: Case) -> str:
+    began, ended = read_moment(run["started"]), read_moment(run["ended"]) or session.client.now()
+    return elapsed((ended - began).total_seconds()) if began else "-"

@@ -1,0 +1,65 @@
+"""`forestay runs raise`: report to the rules something that happened to a run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forestay.apps.cli.columns import Column
+from forestay.apps.cli.command import lists
+from forestay.apps.cli.flows.run import RUN
+from forestay.apps.cli.ids import short
+from forestay.apps.cli.session import Session
+
+
+@lists
+def raise_exception(
+    session: Session,
+    run: Annotated[str, RUN],
+    item: Annotated[str, typer.Option("--task", metavar="TASK", help="For this task, not for the whole run.")] = "",
+    trigger: Annotated[
+        str, typer.Option("--trigger", metavar="NAME", help="One of the triggers that the rules offer.")
+    ] = "",
+    new: Annotated[
+        str,
+        typer.Option("--new", metavar="TEXT", help="What happened, if no trigger describes it; the run is suspended."),
+    ] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Details; with --new, how it might be handled.")
+    ] = "",
+) -> None:
+    """Raise an exception for a run or a task. Without --trigger or --new, list the triggers that the rules offer.
+
+    forestay runs raise 4f1c9d2a --trigger 'band broken up'
+    """
+    name = session.flow_run(run)
+    if trigger and new:
+        raise typer.BadParameter("use either --trigger or --new")
+    if not trigger and not new:
+        _offered(session, name, item)
+        return
+    answer = session.client.raise_exception(name, trigger=trigger, new=new, item=item, reason=reason)
+    if session.out.as_json:
+        session.out.document(answer)
+        return
+    if answer["incident"] is None:
+        session.out.say("No rule answers it for this run in its present state; nothing was done.")
+        return
+    session.out.data(answer["incident"])
+    if new and answer["verdict"] == "hold":
+        session.out.say("The run is suspended, and the administrators are notified.")
+        session.out.say(f"To answer it: forestay inbox launch {short(answer['incident'])} PLAYBOOK.yaml")
+    else:
+        session.out.say(f"To see what is done about it: forestay runs history {short(name)}")
+
+
+def _offered(session: Session, run: str, item: str) -> None:
+    found = session.client.triggers(run, item=item)
+    session.print_list(
+        "triggers", found,
+        [Column("TRIGGER", flexible=True), Column("ACTS"), Column("MEANING", flexible=True)],
+        lambda trigger: [trigger["name"], "yes" if trigger["acts"] else "shadow", trigger["words"]],
+        key=lambda trigger: str(trigger["name"]),
+        empty="The rules offer no trigger here; use --new TEXT to report something new.",
+    )  # fmt: skip

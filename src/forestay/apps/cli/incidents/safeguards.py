@@ -1,0 +1,161 @@
+"""`forestay safeguards`: what limits rules, and the emergency stop."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import typer
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.amounts import moment
+from forestay.apps.cli.columns import Column
+from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.session import Session
+
+_ID = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+"""Rules are named by the first characters of their id, here as elsewhere."""
+_METERS = {
+    "global": "all actions",
+    "owner": "actions, owner",
+    "site": "actions, site",
+    "rule": "actions, rule",
+    "tenant-hours": "core-hours",
+    "owner-hours": "core-hours, owner",
+}
+
+
+Reason = Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; recorded in the audit log.")]
+Everywhere = Annotated[bool, typer.Option("--everywhere", help="In all tenants (administrators).")]
+GROUP = typer.Argument(metavar="GROUP", help="The group of a storm, as `forestay safeguards` shows it.")
+Rule = Annotated[
+    str,
+    typer.Option(
+        "--rule", metavar="RULE", help="The rule's id, or the beginning of it; without it the default retry policy."
+    ),
+]
+
+
+def show(session: Session) -> int:
+    """Show emergency stops, storms and rate limits.
+
+    forestay safeguards show
+    """
+    from forestay.client.api import brake_calls
+
+    return _show(session, session.client.send(brake_calls.brakes()))
+
+
+def stop(session: Session, reason: Reason, everywhere: Everywhere = False) -> int:
+    """Stop all actions of rules. Running jobs continue; failures wait, and none is lost.
+
+    forestay safeguards stop --reason "the file system is being moved"
+    """
+    from forestay.client.api import brake_calls
+
+    return _switched(session, session.client.send(brake_calls.stop_acts(reason=reason, everywhere=everywhere)))
+
+
+def resume(session: Session, reason: Reason, everywhere: Everywhere = False) -> int:
+    """Let rules act again after a stop.
+
+    forestay safeguards resume --reason "the file system is back"
+    """
+    from forestay.client.api import brake_calls
+
+    return _switched(session, session.client.send(brake_calls.let_acts_go_on(reason=reason, everywhere=everywhere)))
+
+
+def try_again(session: Session, group: Annotated[str, GROUP], reason: Reason, rule: Rule = "") -> int:
+    """Try a rule again on the first failures of a held group (canary).
+
+    forestay safeguards try cause:node@1 --reason "the node is back"
+    """
+    return _decide(session, group, rule, "try", reason)
+
+
+def allow(session: Session, group: Annotated[str, GROUP], reason: Reason, rule: Rule = "") -> int:
+    """Let a rule act on all failures of a held group.
+
+    forestay safeguards allow cause:node@1 --reason "checked by hand"
+    """
+    return _decide(session, group, rule, "all", reason)
+
+
+def _decide(session: Session, group: str, rule: str, action: str, reason: str) -> int:
+    from forestay.client.api import brake_calls
+    from forestay.client.api.naming import only
+
+    known = {one["id"]: one for one in session.client.send(brake_calls.brakes())["groups"]}
+    group = only(group, {name for name in known if name.startswith(group)}, "group")
+    if rule:
+        tried = {one["rule"] for one in known[group]["tried"]}
+        rule = only(rule, {name for name in tried if name == rule or _ids(name, rule)}, "rule")
+    told = session.client.send(brake_calls.decide_group(group, rule, action, reason=reason))
+    if session.out.as_json:
+        session.out.document(told)
+    else:
+        session.out.data(f"{neutral.line(told['id'])} {_tried(told)}")
+    return ExitCode.OK
+
+
+def _ids(rule: str, beginning: str) -> bool:
+    """Whether a rule's id, behind the name of its set, begins so."""
+    return re.split(r"[/#]", rule)[-1].startswith(beginning)
+
+
+def _switched(session: Session, told: dict[str, Any]) -> int:
+    if session.out.as_json:
+        session.out.document(told)
+    else:
+        _stops(session, told["stops"])
+    return ExitCode.OK
+
+
+def _stops(session: Session, stops: list[dict[str, Any]]) -> None:
+    if not stops:
+        session.out.data("Rules may act.")
+    for one in stops:
+        where = "everywhere" if one["everywhere"] else "here"
+        who = f"by {one['by']} at {moment(one['at'])}: {one['why'] or 'no reason was given'}"
+        session.out.data(f"{session.out.paint('Stopped', 'red')} {where} {neutral.line(who)}")
+
+
+def _show(session: Session, told: dict[str, Any]) -> int:
+    if session.out.as_json:
+        session.out.document(told)
+        return ExitCode.OK
+    _stops(session, told["stops"])
+    if told["groups"]:
+        session.out.data()
+        columns = [Column("GROUP"), Column("FAILURES", right=True), Column("SINCE"), Column("TRIED", flexible=True)]
+        rows = [[one["id"], f"{one['faults']:,}", session.when(one["opened"]), _tried(one)] for one in told["groups"]]
+        session.out.table(columns, rows)
+    if told["limits"]:
+        session.out.data()
+        columns = [
+            Column("LIMIT"),
+            Column("OF", flexible=True),
+            Column("ALLOWED", right=True),
+            Column("FREE", right=True),
+            Column("IN"),
+        ]
+        session.out.table(columns, [_limit(one) for one in told["limits"]])
+    return ExitCode.OK
+
+
+def _tried(group: dict[str, Any]) -> str:
+    words = {"trying": "being tried", "all": "acts on all", "held": "failed, needs attention"}
+    said = [
+        f"{one['rule'] or 'default retry policy'}: {words[one['state']]} ({one['well']} well, {one['bad']} bad)"
+        for one in group["tried"]
+    ]
+    return "; ".join(said) or "nothing yet"
+
+
+def _limit(one: dict[str, Any]) -> list[str]:
+    unit = 3600 if one["meter"].endswith("hours") else 1
+    span = "24 h" if one["seconds"] == 86_400 else f"{one['seconds'] // 60} min"
+    return [
+        _METERS.get(one["meter"], one["meter"]), _ID.sub(r"\1", one["key"]) or "-", f"{one['allowed'] // unit:,}", f"{one['free'] // unit:,}", span,
+    ]  # fmt: skip

@@ -1,0 +1,73 @@
+"""`forestay rules versions`, `diff` and `rollback`: the history of a rule set."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forestay.apps.cli import neutral
+from forestay.apps.cli.columns import Column
+from forestay.apps.cli.command import lists
+from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.ids import short
+from forestay.apps.cli.rules.replay import DEFAULT_SET, RuleSet, set_named
+from forestay.apps.cli.rules.rules import changed
+from forestay.apps.cli.session import Session
+
+
+@lists
+def versions(session: Session, rule_set: RuleSet = DEFAULT_SET) -> int:
+    """List the versions of a rule set.
+
+    forestay rules versions --set flow/nightly
+    """
+    columns = [
+        Column("VERSION", right=True),
+        Column("AT"),
+        Column("BY", flexible=True),
+        Column("CHANGES", right=True),
+        Column("NOTE", flexible=True),
+    ]
+    session.print_list(
+        "versions", session.client.rule_versions(set_named(rule_set)), columns, key=lambda one: str(one["number"]),
+        row=lambda one: [str(one["number"]), session.when(one["at"]), one["by"], str(one["changes"]), one["note"]],
+    )  # fmt: skip
+    return ExitCode.OK
+
+
+def diff(
+    session: Session,
+    old: Annotated[int, typer.Argument(metavar="OLD", help="The older version.")],
+    new: Annotated[int | None, typer.Argument(metavar="[NEW]", help="The newer version (the current one).")] = None,
+    rule_set: RuleSet = DEFAULT_SET,
+) -> int:
+    """Show what changed between two versions of a rule set.
+
+    forestay rules diff 3 5
+    """
+    found = session.client.rule_diff(set_named(rule_set), old, new)
+    if session.out.as_json:
+        session.out.document({"changes": found})
+        return ExitCode.OK
+    for one in found:
+        rule = one.get("after") or one["before"]
+        sign, colour = {"added": ("+", "green"), "removed": ("-", "red")}.get(one["change"], ("~", "yellow"))
+        line = f"{sign} {one['change']} {short(one['rule'])} {one['type']} {one['task']}: if {rule['condition']}"
+        session.out.data(session.out.paint(neutral.line(line), colour))
+    if not found:
+        session.out.say("They do not differ.")
+    return ExitCode.OK
+
+
+def rollback(
+    session: Session,
+    version: Annotated[int, typer.Argument(metavar="VERSION", help="The version to go back to.")],
+    rule_set: RuleSet = DEFAULT_SET,
+) -> int:
+    """Go back to an earlier version of a rule set.
+
+    forestay rules rollback 3
+    """
+    done = session.client.roll_back_rules(set_named(rule_set), version)
+    return changed(session, done, f"The rules are as in version {version}")
