@@ -1,8 +1,7 @@
 """A new user's first ten minutes: the commands of the README, as they stand there, in a clean environment.
 
 The wheel is built and installed into a new virtual environment, `forestay dev` is started, and every other command is typed
-into one shell, one after another. Only the name of the package is replaced by the wheel's, and Temporal is the program that `scripts/servers` has
-installed, if it has; otherwise it is fetched.
+into one shell, one after another. Temporal is the program that `scripts/servers` has installed, if it has; otherwise it is downloaded.
 """
 
 from __future__ import annotations
@@ -20,16 +19,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+INSTALL = ["uv build --wheel", "pip install dist/forestay-*.whl"]
 MAY_FAIL = {"forestay wait $JOB": 8}
 """The job is meant to fail: `wait` says so by its exit code."""
 
 
 def commands() -> list[str]:
-    """What the README tells a new user to type."""
+    """What the README tells a new user to type behind the installation."""
     blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     typed = [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
-    assert typed[:2] == ["pip install forestay", "forestay dev"], typed
-    return typed
+    assert typed[:3] == [*INSTALL, "forestay dev"], typed
+    return typed[2:]
 
 
 def files() -> dict[str, str]:
@@ -105,18 +105,20 @@ def judge(shown: str) -> None:
         "the flow did not come to its outputs"
     )
     assert "greet" in ran[ran.index("$ forestay runs") :]
-    mended = shown[shown.index("$ RUN=") :]
-    assert "quux: all 5 seats are taken" in mended[mended.index("$ forestay explain") : mended.index("$ RULE=")]
-    watched = mended[mended.index("$ forestay watch") :]
+    recovered = shown[shown.index("$ RUN=") :]
+    assert (
+        "quux: all 5 seats are taken" in recovered[recovered.index("$ forestay explain") : recovered.index("$ RULE=")]
+    )
+    watched = recovered[recovered.index("$ forestay watch") :]
     assert len(re.findall(r"^[0-9a-f-]{36} completed$", watched, re.MULTILINE)) == 2, "a run was not recovered"
 
 
 def main() -> None:
     began = time.monotonic()
-    install_line, dev_line, *typed = commands()
+    dev_line, *typed = commands()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        say(f"$ {install_line}")
+        say("\n".join(f"$ {line}" for line in INSTALL))
         programs = install(folder)
         installed = time.monotonic()
         environment = {
@@ -139,7 +141,7 @@ def main() -> None:
             assert dev.wait(30) == 0, (folder / "dev.log").read_text()
     ended = time.monotonic()
     sys.stdout.write(
-        f"first ten minutes: {ended - began:.0f} s from pip install to a mended flow "
+        f"first ten minutes: {ended - began:.0f} s from the installation to a recovered flow "
         f"({installed - began:.0f} s of it to build and install)\n"
     )
 

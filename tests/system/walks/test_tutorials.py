@@ -23,7 +23,7 @@ def typed(page: str) -> list[str]:
     """What the page says is to be typed, behind the installation and the start of everything."""
     blocks = BLOCK.findall((PAGES / f"{page}.md").read_text())
     lines = [line.removeprefix("$ ") for kind, text in blocks if kind == "console" for line in text.splitlines()]
-    assert lines[0].startswith("pip install forestay"), page
+    assert lines[0].startswith("pip install dist/forestay-*.whl"), page
     assert lines[1] == "forestay dev"
     return lines[2:]
 
