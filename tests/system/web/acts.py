@@ -45,7 +45,7 @@ ACTS: dict[str, Act] = {
     "try a group again: one": _post(INBOX, do="retry", reach="one"),
     "try a group again: ten": _post(INBOX, do="retry", reach="ten"),
     "try a group again: all": _post(INBOX, do="retry", reach="all"),
-    "go on although it did not go well": _post(INBOX, anyway=True),
+    "continue despite failures": _post(INBOX, anyway=True),
     "carry out an exlet on a group": _post(INBOX, do="exlet"),
     "give a group up": _post(INBOX, do="cancel"),
     "agree": _post("/v1/approvals/{request}", agree=True),

@@ -33,13 +33,13 @@ async def test_a_case_is_seen_live_and_suspended_and_continued(log_in: LogIn, si
     await site.item_is(case, "seats", "completed")
     ann = await log_in("ann", "operator")
     page = ann.page
-    await page.get_by_role("link", name="Cases").click()
+    await page.get_by_role("link", name="Runs").click()
     await page.get_by_role("link", name=f"concert {case[:8]}").click()
     await expect(page.get_by_role("heading", name="concert")).to_be_visible()
     graph = page.get_by_role("group", name="The flow")
     await expect(graph.locator(".node")).to_have_count(4)
     # Forty jobs are one box.
-    await expect(graph.get_by_text("40 well, 0 bad of 40 jobs")).to_be_visible()
+    await expect(graph.get_by_text("40 succeeded, 0 failed of 40 jobs")).to_be_visible()
     await ann.check()
     await ann.picture("case")
     state = page.locator("[data-standing]")
@@ -96,7 +96,7 @@ async def test_what_no_rule_foresees_suspends_the_case_until_an_exlet_is_drawn_a
     await ada.open(f"/cases/{case}")
     await ada.page.get_by_label("What happened").fill("The stage is under water")
     await ada.page.get_by_label("How it might be handled").fill("Wait, then go on")
-    await ada.page.get_by_role("button", name="Report it and suspend the case").click()
+    await ada.page.get_by_role("button", name="Report it and suspend the run").click()
     await expect(ada.page.get_by_text("Raised.")).to_be_visible()
     await expect(ada.page.locator("[data-standing]")).to_have_attribute("data-standing", "suspended")
 
@@ -108,12 +108,12 @@ async def test_what_no_rule_foresees_suspends_the_case_until_an_exlet_is_drawn_a
     await expect(page.get_by_text("The stage is under water").first).to_be_visible()
     await expect(page.get_by_text("Wait, then go on").first).to_be_visible()
     await ann.check()
-    await page.get_by_role("link", name="Write a rule from this").click()
-    palette = page.get_by_role("group", name="Steps to choose from")
-    await palette.get_by_role("button", name="suspend the case").click()
-    await palette.get_by_role("button", name="continue the case").click()
-    await page.get_by_role("button", name="Carry these steps out for this incident now").click()
-    await expect(page.get_by_text("It is being carried out")).to_be_visible()
+    await page.get_by_role("link", name="Write a rule from this incident").click()
+    palette = page.get_by_role("group", name="Available steps")
+    await palette.get_by_role("button", name="suspend the run").click()
+    await palette.get_by_role("button", name="continue the run").click()
+    await page.get_by_role("button", name="Run these steps for this incident now").click()
+    await expect(page.get_by_text("Running:")).to_be_visible()
     site.hold_back = lambda _claim: False
     await site.let_go()
     assert (await site.result(case))["outcome"] == "completed"

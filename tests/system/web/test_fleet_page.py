@@ -35,7 +35,7 @@ async def crew(site: CaseSite) -> list[ScriptedPilot]:
 async def test_a_first_visit_to_the_fleet_teaches_how_pilots_come(log_in: LogIn) -> None:
     ann = await log_in("ann", "operator", tenant="newcomers")
     await ann.page.get_by_role("link", name="Sites and pilots").click()
-    await expect(ann.page.get_by_role("heading", name="No pilot has come yet")).to_be_visible()
+    await expect(ann.page.get_by_role("heading", name="No pilot has registered yet")).to_be_visible()
     await expect(ann.page.get_by_text("forestay pilots enrol --site cluster")).to_be_visible()
     for tab in ("Pilots", "Hosts", "Caches", "Peers"):
         await ann.page.get_by_role("tab", name=tab).click()
@@ -53,7 +53,7 @@ async def test_sites_are_seen_and_a_pilot_is_drained(log_in: LogIn, crew: list[S
     row = page.get_by_role("row").filter(has_text="annex")
     await expect(row.get_by_text("sbatch does not answer")).to_be_visible()
     await expect(page.get_by_role("figure", name="Pilots over time").locator("canvas")).to_be_visible()
-    await expect(page.get_by_role("region", name="In words").get_by_text("pilots are there")).to_be_visible()
+    await expect(page.get_by_role("region", name="In words").get_by_text("pilots are alive")).to_be_visible()
     await ann.check()
     await ann.picture("fleet")
     assert asked(ann) == ["/v1/fleet", "/v1/fleet/changes", "/v1/inbox/changes", "/v1/session"]
@@ -67,7 +67,7 @@ async def test_sites_are_seen_and_a_pilot_is_drained(log_in: LogIn, crew: list[S
     await page.keyboard.press("Tab")
     await dialog.get_by_role("button", name="Drain").click()
     mine = page.get_by_role("row").filter(has_text=crew[1].name[:13])
-    await expect(mine.get_by_text("drains")).to_be_visible()
+    await expect(mine.get_by_text("draining")).to_be_visible()
     await expect(mine.get_by_text(TRICK)).to_be_visible()
     assert await page.locator("img[src=x]").count() == 0
     known = await site.server.services.parts.pilots.get_pilot(crew[1].name)
@@ -101,12 +101,12 @@ async def test_a_host_is_closed_and_opened_with_why(log_in: LogIn, crew: list[Sc
     await page.get_by_role("button", name="Open n3").click()
     await dialog.get_by_label("Reason").fill("it has a new one")
     await dialog.get_by_role("button", name="Open", exact=True).click()
-    await expect(row.get_by_text("gets jobs")).to_be_visible()
+    await expect(row.get_by_text("open", exact=True)).to_be_visible()
     log = (await site.server.person("operator", tenant=TENANT).get("/v1/audit")).json()["entries"]
     told = [(one["what"], one["why"]) for one in log if one["on"] == "n3" and one["by"] == "ann"]
     assert told == [("close host", "its disk is replaced"), ("open host", "it has a new one")]
     await page.get_by_role("button", name="Close n3").click()
-    await dialog.get_by_role("textbox", name="For how long").click()
+    await dialog.get_by_role("textbox", name="Duration").click()
     await page.get_by_role("option", name="an hour").click()
     await dialog.get_by_label("Reason").fill("it is cleaned")
     await dialog.get_by_role("button", name="Close", exact=True).last.click()
@@ -144,7 +144,7 @@ async def test_how_inputs_came_is_drawn(log_in: LogIn, site: CaseSite) -> None:
     site.fate = lambda _claim: {}
     ann = await log_in("ann", "viewer")
     await ann.open("/fleet?tab=caches")
-    await expect(ann.page.get_by_text("Of 4 inputs 75 % came from a cache")).to_be_visible()
+    await expect(ann.page.get_by_text("75 % of 4 inputs came from a cache")).to_be_visible()
     await expect(ann.page.get_by_role("figure", name="Caches").locator("canvas")).to_be_visible()
     await ann.check()
     await ann.picture("fleet-caches")
@@ -183,6 +183,6 @@ async def test_every_act_on_the_fleet_as_each_role(log_in: LogIn, crew: list[Scr
     await vic.open("/fleet?tab=hosts")
     await expect(vic.page.get_by_role("row").filter(has_text="n1")).to_be_visible()
     assert (await vic.page.get_by_role("button", name="Close n1").count() > 0) == may
-    assert (await vic.page.get_by_text("Acts here need the role operator").count() == 0) == may
+    assert (await vic.page.get_by_text("Actions need the role operator").count() == 0) == may
     assert await vic.page.evaluate(ACTS, True) == ([200] * 3 if may else [403] * 3)
     assert await vic.page.evaluate(ACTS, False) == [403] * 3

@@ -20,7 +20,7 @@ PAGES = ROOT / "src/forestay/apps/server/pages/static"
 
 async def test_a_first_visit_teaches_what_to_do(log_in: LogIn) -> None:
     ann = await log_in("ann", "operator", tenant="newcomers")
-    await expect(ann.page.get_by_role("heading", name="Nothing has run here yet")).to_be_visible()
+    await expect(ann.page.get_by_role("heading", name="No job has run yet")).to_be_visible()
     await expect(ann.page.get_by_text("forestay submit --name hello")).to_be_visible()
     await ann.check()
     await ann.picture("first-visit")
@@ -32,26 +32,26 @@ async def test_a_group_is_mended_step_by_step(log_in: LogIn, broken: Broken, sit
     await broken(2, "fetch", owner="bob", exit_code=137, oom_kills=1, peak_memory=1 << 30, log_tail="Killed\n")
     ann = await log_in("ann", "operator")
     page = ann.page
-    await expect(page.get_by_text(re.compile(r"\d+ faults wait in \d+ groups"))).to_be_visible()
+    await expect(page.get_by_text(re.compile(r"\d+ failures need attention, in \d+ groups"))).to_be_visible()
     row = page.get_by_role("row").filter(has_text="abe")
     await expect(row.get_by_role("cell", name="14", exact=True)).to_be_visible()
     await ann.check()
     await ann.picture("inbox")
     await page.get_by_role("button", name="Open: Unknown, abe").click()
     panel = page.get_by_role("dialog")
-    await expect(panel.get_by_role("heading", name="What you can do")).to_be_visible()
-    one = panel.get_by_role("button", name="Do it to one")
+    await expect(panel.get_by_role("heading", name="Actions")).to_be_visible()
+    one = panel.get_by_role("button", name="Apply to one")
     await expect(one).to_be_disabled()
     await panel.get_by_label("Reason").fill("the licence server is back")
     await ann.check()
     await ann.picture("inbox-group")
     await one.click()
-    await expect(panel.get_by_text("1 went well")).to_be_visible()
+    await expect(panel.get_by_text("1 succeeded")).to_be_visible()
     await panel.get_by_role("button", name="Then to ten").click()
-    await expect(panel.get_by_text("10 went well")).to_be_visible()
+    await expect(panel.get_by_text("10 succeeded")).to_be_visible()
     await ann.picture("inbox-step-by-step")
-    await panel.get_by_role("button", name="Then to all that are left").click()
-    await expect(panel.get_by_text("All of this group were acted on.")).to_be_visible()
+    await panel.get_by_role("button", name="Then to the rest").click()
+    await expect(panel.get_by_text("All jobs of this group are done.")).to_be_visible()
     await page.keyboard.press("Escape")
     # Heard from the server, not asked for.
     await expect(row).to_have_count(0)
@@ -60,7 +60,7 @@ async def test_a_group_is_mended_step_by_step(log_in: LogIn, broken: Broken, sit
     assert [one["detail"]["many"] for one in log if one["what"] == "inbox.retry" and "abe" in one["on"]] == [1, 10, 3]
 
 
-@pytest.mark.acts("go on although it did not go well")
+@pytest.mark.acts("continue despite failures")
 async def test_what_fails_again_stops_the_next_step(log_in: LogIn, broken: Broken, site: CaseSite) -> None:
     await broken(3, "crash", owner="eve")
     site.fate = lambda claim: {"outcome": "fault", "exit_code": 1} if claim["name"] == "crash" else {}
@@ -69,15 +69,15 @@ async def test_what_fails_again_stops_the_next_step(log_in: LogIn, broken: Broke
     panel = ann.page.get_by_role("dialog")
     await panel.get_by_label("Reason").fill("perhaps")
     # By keyboard alone.
-    await panel.get_by_role("button", name="Do it to one").focus()
+    await panel.get_by_role("button", name="Apply to one").focus()
     await ann.page.keyboard.press("Enter")
-    await expect(panel.get_by_text("1 did not")).to_be_visible()
+    await expect(panel.get_by_text("1 failed")).to_be_visible()
     await expect(panel.get_by_role("button", name="Then to ten")).to_be_disabled()
     await expect(panel.get_by_text("it did not help 1 of 1")).to_be_visible()
-    await panel.get_by_label("Go on although it did not go well").check()
+    await panel.get_by_label("Continue despite failures").check()
     site.fate = lambda _claim: {}
     await panel.get_by_role("button", name="Then to ten").click()
-    await expect(panel.locator("[data-act=ten]").get_by_text("went well")).to_be_visible()
+    await expect(panel.locator("[data-act=ten]").get_by_text("succeeded")).to_be_visible()
 
 
 @pytest.mark.acts("give a group up")
@@ -86,10 +86,10 @@ async def test_a_group_is_given_up(log_in: LogIn, broken: Broken, site: CaseSite
     ann = await log_in("ann", "operator")
     await ann.page.get_by_role("button", name="Open: Unknown, gil").click()
     panel = ann.page.get_by_role("dialog")
-    await panel.get_by_role("radio", name="Give up").check()
+    await panel.get_by_role("radio", name="Cancel jobs").check()
     await panel.get_by_label("Reason").fill("its input is wrong")
-    await panel.get_by_role("button", name="Do it to one").click()
-    await expect(panel.get_by_text("All of this group were acted on.")).to_be_visible()
+    await panel.get_by_role("button", name="Apply to one").click()
+    await expect(panel.get_by_text("All jobs of this group are done.")).to_be_visible()
     person = site.server.person("viewer", tenant=TENANT)
     job = (await person.get(f"/v1/incidents/{found}")).json()["job"]
     assert (await person.get(f"/v1/jobs/{job}")).json()["state"] in ("cancelled", "failed")
@@ -114,8 +114,8 @@ async def test_who_may_only_look_sees_no_act_and_could_not_do_it(log_in: LogIn, 
         vic = await log_in("vic", role)
         await vic.page.get_by_role("button", name="Open: Unknown, lee").click()
         panel = vic.page.get_by_role("dialog")
-        await expect(panel.get_by_text("Acts here need the role operator")).to_be_visible()
-        assert await panel.get_by_role("button", name="Do it to one").count() == 0
+        await expect(panel.get_by_text("Actions need the role operator")).to_be_visible()
+        assert await panel.get_by_role("button", name="Apply to one").count() == 0
         said = await vic.page.evaluate(
             """async () => {
                 const { word } = await (await fetch('/v1/session')).json();

@@ -22,8 +22,8 @@ async def test_a_job_is_found_and_read_and_steered(
     page = ann.page
     await page.get_by_role("link", name="Jobs").click()
     await page.get_by_label("Find by name").fill("odd-one")
-    await expect(page.get_by_role("radio", name="faulted 2")).to_be_attached()
-    await page.get_by_text("faulted 2").click()
+    await expect(page.get_by_role("radio", name="failed attempt 2")).to_be_attached()
+    await page.get_by_text("failed attempt 2").click()
     links = page.get_by_role("link", name="odd-one")
     await expect(links).to_have_count(2)
     await page.get_by_label("Name of the view").fill("odd ones")
@@ -39,7 +39,7 @@ async def test_a_job_is_found_and_read_and_steered(
     await expect(page.get_by_text("Attempt 1", exact=True)).to_be_visible()
     await ann.check()
     await ann.picture("job")
-    await page.get_by_role("button", name="Try again").click()
+    await page.get_by_role("button", name="Retry").click()
     await expect(page.locator("[data-standing]")).to_have_attribute("data-standing", "completed")
     assert ann.refused == []
 
@@ -56,7 +56,7 @@ async def test_an_owner_holds_continues_and_cancels_a_job(log_in: LogIn, site: C
     await expect(page.get_by_role("button", name="Hold")).to_be_visible()
     await page.get_by_role("button", name="Cancel").click()
     await expect(page.locator("[data-standing]")).to_have_attribute("data-standing", "cancelled")
-    assert await page.get_by_role("button", name="Try again").count() == 0
+    assert await page.get_by_role("button", name="Retry").count() == 0
     await ida.check()
 
 

@@ -27,7 +27,7 @@ def asked(person: Person) -> list[str]:
 async def test_a_first_visit_to_the_overview_teaches_what_to_do(log_in: LogIn) -> None:
     ann = await log_in("ann", "viewer", tenant="newcomers")
     await ann.page.get_by_role("link", name="Overview").click()
-    await expect(ann.page.get_by_role("heading", name="nothing was submitted")).to_be_visible()
+    await expect(ann.page.get_by_role("heading", name="no job was submitted")).to_be_visible()
     await expect(ann.page.get_by_text("forestay submit --name sweep")).to_be_visible()
     await ann.check()
 
@@ -54,12 +54,14 @@ async def test_what_came_of_the_jobs_is_said_and_drawn(log_in: LogIn, broken: Br
     assert told["fates"]["mended"] >= 1
     assert told["fates"]["core_hours_saved"] >= 2
     await expect(words).to_contain_text(f"{sum(told['submitted']):,} jobs were submitted")
-    await expect(words).to_contain_text(f"{told['fates']['jobs']} jobs had a fault: {told['fates']['mended']} ended")
+    await expect(words).to_contain_text(
+        f"{told['fates']['jobs']} jobs had a failure: {told['fates']['mended']} recovered"
+    )
     await expect(page.get_by_text("Core-hours saved").first).to_be_visible()
-    for title in ("Jobs that ended", "Wait in the queue", "Faults by cause"):
+    for title in ("Finished jobs", "Queue wait", "Failures by cause"):
         figure = page.get_by_role("figure", name=title)
         await expect(figure.locator("canvas")).to_be_visible()
-    figure = page.get_by_role("figure", name="Jobs that ended")
+    figure = page.get_by_role("figure", name="Finished jobs")
     await figure.get_by_text("As a table").click()
     cells = await figure.locator("tbody tr td:nth-child(2)").all_inner_texts()
     assert [int(one.replace(",", "")) for one in cells] == told["well"]
@@ -77,7 +79,7 @@ async def test_the_overview_on_a_phone_in_the_dark_and_in_chinese(log_in: LogIn,
     await broken(1, "dark-phone")
     ann = await log_in("ann", "viewer", phone=True, dark=True)
     await ann.open("/overview?span=month")
-    await expect(ann.page.get_by_role("figure", name="Faults by cause").locator("canvas")).to_be_visible()
+    await expect(ann.page.get_by_role("figure", name="Failures by cause").locator("canvas")).to_be_visible()
     await ann.check()
     assert await ann.page.evaluate("document.documentElement.scrollWidth") <= 390
     await ann.picture("overview-phone")

@@ -67,9 +67,9 @@ async def test_what_a_peer_has_is_seen_and_that_it_is_silent(
     row = ann.page.get_by_role("row").filter(has_text=south.url)
     await expect(row.locator("[data-standing]")).to_have_attribute("data-standing", "answers")
     await expect(row.get_by_text("8 of 8 slots free")).to_be_visible()
-    await expect(row.get_by_text("nothing waits")).to_be_visible()
+    await expect(row.get_by_text("no queued jobs")).to_be_visible()
     other = ann.page.get_by_role("row").filter(has_text="west")
-    await expect(other.get_by_text("not asked")).to_be_visible()
+    await expect(other.get_by_text("not polled")).to_be_visible()
     await ann.check()
     await ann.picture("fleet-peers")
     # By our own server, never from here.
@@ -80,5 +80,5 @@ async def test_what_a_peer_has_is_seen_and_that_it_is_silent(
     for _ in range(AWAY):
         await _look(site)
     await expect(row.locator("[data-standing]")).to_have_attribute("data-standing", "away")
-    await expect(row.get_by_text("as it last told: 8 of 8 slots free")).to_be_visible()
+    await expect(row.get_by_text("as last reported: 8 of 8 slots free")).to_be_visible()
     await ann.check()

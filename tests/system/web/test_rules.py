@@ -56,11 +56,11 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_case_goes_on(l
     await page.get_by_role("button", name="Open: Memory, ada").click()
     await page.get_by_role("dialog").get_by_role("link", name="eat").click()
     await expect(page.get_by_role("heading", name="Incident: Memory")).to_be_visible()
-    await expect(page.get_by_text("No rule answers it yet")).to_be_visible()
+    await expect(page.get_by_text("No rule matches")).to_be_visible()
     await expect(page.get_by_text("Killed").first).to_be_visible()
     await ann.check()
     await ann.picture("incident-unanswered")
-    await page.get_by_role("link", name="Write a rule from this").click()
+    await page.get_by_role("link", name="Write a rule from this incident").click()
 
     # The condition: wrong in one place, then right.
     truth = page.locator("[data-truth]")
@@ -84,29 +84,29 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_case_goes_on(l
     await page.get_by_label("Find a field").fill("")
 
     # The exlet: checked as it is drawn.
-    save = page.get_by_role("button", name="Add it as a shadow")
+    save = page.get_by_role("button", name="Add in shadow mode")
     await expect(save).to_be_disabled()
-    palette = page.get_by_role("group", name="Steps to choose from")
-    await palette.get_by_role("button", name="continue the item").click()
+    palette = page.get_by_role("group", name="Available steps")
+    await palette.get_by_role("button", name="continue the task").click()
     await expect(page.get_by_role("alert").first).to_be_visible()
     await expect(save).to_be_disabled()
-    await page.get_by_role("button", name="Take away").click()
+    await page.get_by_role("button", name="Remove step").click()
     await palette.get_by_role("button", name="resubmit with twice the memory").click()
-    await palette.get_by_role("button", name="tell the owner").click()
+    await palette.get_by_role("button", name="notify the owner").click()
     await page.get_by_role("button", name="Move up").last.click()
-    await page.get_by_label("Why").fill("Out of memory: twice as much.")
+    await page.get_by_label("Description").fill("Out of memory: twice as much.")
     await expect(save).to_be_enabled()
-    await page.get_by_role("button", name="Check against all cornerstones, and replay").click()
-    await expect(page.get_by_text("would be answered otherwise")).to_be_visible()
+    await page.get_by_role("button", name="Check against all reference incidents, and replay").click()
+    await expect(page.get_by_text("decisions would change")).to_be_visible()
     await ann.check()
     await ann.picture("rule-editor")
     await save.click()
 
     # A shadow, until it is promoted.
-    await expect(page.get_by_text("Added as a shadow")).to_be_visible()
+    await expect(page.get_by_text("Added in shadow mode")).to_be_visible()
     await expect(page.locator(".node").first).to_be_visible()
     await ann.check()
-    await page.get_by_role("button", name="Let it act").click()
+    await page.get_by_role("button", name="Promote").click()
     await expect(page.get_by_role("button", name="Back to shadow")).to_be_visible()
     await ann.picture("rules")
     assert (await site.result(case))["outcome"] == "completed"
@@ -117,7 +117,7 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_case_goes_on(l
     await until(answered, "the incident to be answered")
     await ann.open(f"/incidents/{found['id']}")
     await expect(page.locator(".node[data-decides='true']")).to_be_visible()
-    await expect(page.get_by_role("group", name="Exlet").get_by_text("resubmit", exact=False)).to_be_visible()
+    await expect(page.get_by_role("group", name="Playbook").get_by_text("resubmit", exact=False)).to_be_visible()
     await expect(page.get_by_text("answered", exact=True)).to_be_visible()
     await ann.check()
     await ann.picture("incident")
@@ -136,10 +136,10 @@ async def test_steps_that_were_drawn_are_launched_from_the_editor(log_in: LogIn,
     ann = await log_in("ann", "operator")
     await ann.open(f"/rules/domain/house?from={found['id']}")
     page = ann.page
-    palette = page.get_by_role("group", name="Steps to choose from")
-    await palette.get_by_role("button", name="resubmit, as it is").click()
-    await page.get_by_role("button", name="Carry these steps out for this incident now").click()
-    await expect(page.get_by_text("It is done")).to_be_visible()
+    palette = page.get_by_role("group", name="Available steps")
+    await palette.get_by_role("button", name="resubmit unchanged").click()
+    await page.get_by_role("button", name="Run these steps for this incident now").click()
+    await expect(page.get_by_text("Done:")).to_be_visible()
     assert (await site.result(case))["outcome"] == "completed"
     site.fate = lambda _claim: {}
 
@@ -151,12 +151,12 @@ async def test_versions_are_compared_and_gone_back_to(log_in: LogIn, site: CaseS
     page = ann.page
     await page.get_by_role("button", name="What changed").first.click()
     await expect(page.get_by_text("promoted:")).to_be_visible()
-    await page.get_by_role("button", name="Make it as in version 1").click()
+    await page.get_by_role("button", name="Roll back to version 1").click()
     await expect(page.get_by_text("version 3")).to_be_visible()
     await page.locator(".node").first.click()
-    await page.get_by_role("button", name="Let it act").click()
+    await page.get_by_role("button", name="Promote").click()
     await page.get_by_role("button", name="Back to shadow").click()
-    await expect(page.get_by_role("button", name="Let it act")).to_be_visible()
+    await expect(page.get_by_role("button", name="Promote")).to_be_visible()
     await page.get_by_text("In words").click()
     await expect(page.locator(".plain").first).to_contain_text("memory")
     await ann.check()
@@ -170,8 +170,8 @@ async def test_who_may_only_look_at_rules_is_offered_no_act(log_in: LogIn) -> No
     await vic.open("/rules/domain/house")
     await vic.page.locator(".node").first.click()
     await expect(vic.page.get_by_role("heading", name="The rule", exact=True)).to_be_visible()
-    assert await vic.page.get_by_role("button", name="Let it act").count() == 0
-    assert await vic.page.get_by_role("button", name="Make it as in version 1").count() == 0
+    assert await vic.page.get_by_role("button", name="Promote").count() == 0
+    assert await vic.page.get_by_role("button", name="Roll back to version 1").count() == 0
 
 
 @pytest.mark.acts("add a rule although")
@@ -183,9 +183,9 @@ async def test_a_rule_that_overturns_a_cornerstone_is_added_by_who_says_so(
     await ann.open(f"/rules/domain/house?from={found}")
     page = ann.page
     await write(page.get_by_role("textbox", name="Condition"), 'cause == "memory"')
-    await page.get_by_role("group", name="Steps to choose from").get_by_role("button", name="tell the owner").click()
-    save = page.get_by_role("button", name="Add it as a shadow")
+    await page.get_by_role("group", name="Available steps").get_by_role("button", name="notify the owner").click()
+    save = page.get_by_role("button", name="Add in shadow mode")
     await save.click()
-    await page.get_by_label("Add it although").check()
+    await page.get_by_label("Add anyway").check()
     await save.click()
-    await expect(page.get_by_text("Added as a shadow")).to_be_visible()
+    await expect(page.get_by_text("Added in shadow mode")).to_be_visible()

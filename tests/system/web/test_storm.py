@@ -71,11 +71,11 @@ async def test_a_storm_is_answered_step_by_step(log_in: LogIn, site: CaseSite) -
         await row.get_by_role("button").click()
         panels.append(who.page.get_by_role("dialog"))
         await expect(panels[-1].get_by_role("heading", name="Storm")).to_be_visible()
-        await expect(panels[-1].get_by_text("0 well, 1 bad, 0 not ended")).to_be_visible()
-    await expect(panels[0].get_by_text("Acts here need the role operator")).to_be_visible()
-    assert await panels[0].get_by_role("button", name="Let all through").count() == 0
+        await expect(panels[-1].get_by_text("0 succeeded, 1 failed, 0 not finished")).to_be_visible()
+    await expect(panels[0].get_by_text("Actions need the role operator")).to_be_visible()
+    assert await panels[0].get_by_role("button", name="Allow all").count() == 0
     panel = panels[1]
-    again = panel.get_by_role("button", name="Try it on one again")
+    again = panel.get_by_role("button", name="Start again with one")
     await expect(again).to_be_disabled()
 
     # Whoever looks says that it is tried on one again; that goes well, and ten follow by themselves.
@@ -86,13 +86,13 @@ async def test_a_storm_is_answered_step_by_step(log_in: LogIn, site: CaseSite) -
     await ann.check()
     await ann.picture("inbox-storm")
     await again.click()
-    await expect(panel.get_by_text("0 well, 0 bad, 10 not ended")).to_be_visible()
+    await expect(panel.get_by_text("0 succeeded, 0 failed, 10 not finished")).to_be_visible()
     assert len(let) == 1
     assert len(site.kept) <= 10
 
     # They are not waited for: all are let through.
     site.hold_back = lambda _claim: False
-    await panel.get_by_role("button", name="Let all through").click()
+    await panel.get_by_role("button", name="Allow all").click()
     await site.let_go()
 
     async def mended() -> bool:
@@ -101,7 +101,7 @@ async def test_a_storm_is_answered_step_by_step(log_in: LogIn, site: CaseSite) -
 
     await until(mended, "all to be mended", 60)
     await page.keyboard.press("Escape")
-    await expect(page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+    await expect(page.get_by_role("heading", name="No failures need attention")).to_be_visible()
     log = (await operator.get("/v1/audit")).json()["entries"]
     told = [(one["what"], one["why"]) for one in log if one["what"].startswith("group.")]
     assert told == [(f"group.{one}", "the nodes have their memory back") for one in ("try", "all")]

@@ -24,7 +24,7 @@ LEAK = "the roof leaks"
 
 
 async def _open_case(page: Page, case: str) -> None:
-    await page.get_by_role("link", name="Cases", exact=True).click()
+    await page.get_by_role("link", name="Runs", exact=True).click()
     await page.get_by_role("link", name=f"open-air {case[:8]}").click()
     await expect(page.get_by_role("heading", name="open-air")).to_be_visible()
 
@@ -41,7 +41,7 @@ async def test_the_concert_is_saved_by_mouse_and_keyboard(log_in: LogIn, site: C
     await clara.page.get_by_label("What happened").fill(LEAK)
     await clara.page.keyboard.press("Tab")
     await clara.page.keyboard.type("cover the stage")
-    await clara.page.get_by_role("button", name="Report it and suspend the case").click()
+    await clara.page.get_by_role("button", name="Report it and suspend the run").click()
     standing = clara.page.locator("[data-standing]")
     await expect(standing).to_have_attribute("data-standing", "suspended")
 
@@ -52,7 +52,7 @@ async def test_the_concert_is_saved_by_mouse_and_keyboard(log_in: LogIn, site: C
     await row.get_by_role("button").click()
     await page.get_by_role("dialog").get_by_role("link", name=case[:8]).click()
     await expect(page.get_by_text("cover the stage").first).to_be_visible()
-    await page.get_by_role("link", name="Write a rule from this").click()
+    await page.get_by_role("link", name="Write a rule from this incident").click()
     condition = page.get_by_role("textbox", name="Condition")
     await write(condition, "")
     await page.get_by_label("Find a field").fill("trigger")
@@ -61,19 +61,19 @@ async def test_the_concert_is_saved_by_mouse_and_keyboard(log_in: LogIn, site: C
     await expect(page.locator("[data-truth]")).to_have_attribute("data-truth", "true")
 
     # The exlet is drawn, and launched for this concert; it goes on.
-    palette = page.get_by_role("group", name="Steps to choose from")
-    for step in ("suspend the case", "tell the owner", "continue the case"):
+    palette = page.get_by_role("group", name="Available steps")
+    for step in ("suspend the run", "notify the owner", "continue the run"):
         await palette.get_by_role("button", name=step).click()
-    await expect(page.get_by_role("group", name="Exlet").locator(".node")).to_have_count(3)
-    await page.get_by_label("Why").fill("The stage is covered.")
-    await page.get_by_role("button", name="Carry these steps out for this incident now").click()
-    await expect(page.get_by_text("It is being carried out")).to_be_visible()
+    await expect(page.get_by_role("group", name="Playbook").locator(".node")).to_have_count(3)
+    await page.get_by_label("Description").fill("The stage is covered.")
+    await page.get_by_role("button", name="Run these steps for this incident now").click()
+    await expect(page.get_by_text("Running:")).to_be_visible()
     await expect(standing).to_have_attribute("data-standing", "running")
 
     # The same steps become a rule: a shadow first, and then it acts.
-    await page.get_by_role("button", name="Add it as a shadow").click()
-    await expect(page.get_by_text("Added as a shadow")).to_be_visible()
-    await page.get_by_role("button", name="Let it act").click()
+    await page.get_by_role("button", name="Add in shadow mode").click()
+    await expect(page.get_by_text("Added in shadow mode")).to_be_visible()
+    await page.get_by_role("button", name="Promote").click()
     await expect(page.get_by_role("button", name="Back to shadow")).to_be_visible()
     site.hold_back = lambda _claim: False
     await site.let_go()
@@ -85,12 +85,12 @@ async def test_the_concert_is_saved_by_mouse_and_keyboard(log_in: LogIn, site: C
     await site.item_is(other, "sell_tickets", "running")
     await _open_case(clara.page, other)
     await clara.page.get_by_role("button", name=f"Raise {LEAK}").click()
-    await clara.page.get_by_role("link", name="Look at the incident").first.click()
+    await clara.page.get_by_role("link", name="Open the incident").first.click()
     await expect(clara.page.get_by_text("answered", exact=True)).to_be_visible()
     await expect(clara.page.locator(".node[data-decides='true']")).to_be_visible()
     await clara.check()
     await clara.picture("incident-answered")
-    await clara.page.get_by_role("link", name="Case", exact=True).click()
+    await clara.page.get_by_role("link", name="Run", exact=True).click()
     await expect(standing).to_have_attribute("data-standing", "running")
     site.hold_back = lambda _claim: False
     await site.let_go()

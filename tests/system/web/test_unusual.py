@@ -38,25 +38,25 @@ async def test_a_kept_exlet_is_carried_out_on_one_on_ten_and_on_all(
     page = ann.page
     await page.get_by_role("button", name="Open: Unknown, una").click()
     panel = page.get_by_role("dialog")
-    await panel.get_by_role("radio", name="Carry out an exlet").check()
-    await panel.get_by_role("textbox", name="Carry out an exlet").click()
+    await panel.get_by_role("radio", name="Run a playbook").check()
+    await panel.get_by_role("textbox", name="Run a playbook").click()
     await page.get_by_role("option", name="once-more").click()
     await panel.get_by_label("Reason").fill("the node is back")
-    await panel.get_by_role("button", name="Do it to one").click()
-    await expect(panel.get_by_text("1 went well")).to_be_visible()
+    await panel.get_by_role("button", name="Apply to one").click()
+    await expect(panel.get_by_text("1 succeeded")).to_be_visible()
     await panel.get_by_role("button", name="Then to ten").click()
-    await expect(panel.get_by_text("10 went well")).to_be_visible()
-    await panel.get_by_role("button", name="Then to all that are left").click()
-    await expect(panel.get_by_text("All of this group were acted on.")).to_be_visible()
+    await expect(panel.get_by_text("10 succeeded")).to_be_visible()
+    await panel.get_by_role("button", name="Then to the rest").click()
+    await expect(panel.get_by_text("All jobs of this group are done.")).to_be_visible()
     await ann.check()
 
     # On one incident alone, from its own page.
     (single,) = await broken(1, "spun-too", owner="una")
     await ann.open(f"/incidents/{single}")
-    await page.get_by_role("button", name="Launch an exlet").click()
-    await panel.get_by_role("textbox", name="Exlet").click()
+    await page.get_by_role("button", name="Run a playbook").click()
+    await panel.get_by_role("textbox", name="Playbook").click()
     await page.get_by_role("option", name="once-more").click()
-    await panel.get_by_role("button", name="Launch an exlet").click()
+    await panel.get_by_role("button", name="Run a playbook").click()
     await expect(page.get_by_text("answered", exact=True)).to_be_visible()
 
 
@@ -69,7 +69,7 @@ async def held_case(site: CaseSite, flow: str) -> tuple[str, dict[str, Any]]:
     site.fate = lambda claim: {"outcome": "fault", "exit_code": 9} if claim["name"] == "odd" else {}
     case = await site.start(FORCED.replace("name: forced", f"name: {flow}"))
     found = await incident(site, case, "held")
-    assert "second person" in found["note"]
+    assert "approval" in found["note"]
     return case, found
 
 
@@ -79,17 +79,17 @@ async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite
     # Who may not agree is not offered it; who may does, and the case goes on.
     for name, role in (("vic", "operator"), ("ben", "approver")):
         who = await log_in(name, role)
-        row = who.page.get_by_role("row").filter(has_text="a second person")
+        row = who.page.get_by_role("row").filter(has_text="an approval")
         await row.get_by_role("button").first.click()
         panel = who.page.get_by_role("dialog")
-        await expect(panel.get_by_role("heading", name="Waiting for a second person")).to_be_visible()
+        await expect(panel.get_by_role("heading", name="Approvals needed")).to_be_visible()
         if role == "operator":
-            await expect(panel.get_by_text("Acts here need the role approver").first).to_be_visible()
-            assert await panel.get_by_role("button", name="Agree").count() == 0
+            await expect(panel.get_by_text("Actions need the role approver").first).to_be_visible()
+            assert await panel.get_by_role("button", name="Approve").count() == 0
     await who.check()
     request = panel.get_by_role("article").filter(has_text="force-complete")
     await request.get_by_label("Reason").fill("seen")
-    await request.get_by_role("button", name="Agree").click()
+    await request.get_by_role("button", name="Approve").click()
     assert (await site.result(case))["outcome"] == "completed"
 
     async def answered() -> bool:
@@ -102,12 +102,12 @@ async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite
 async def test_what_a_second_person_refuses_waits_for_the_first_again(log_in: LogIn, site: CaseSite) -> None:
     case, found = await held_case(site, "refused")
     ben = await log_in("ben", "approver")
-    await ben.page.get_by_role("row").filter(has_text="a second person").get_by_role("button").first.click()
+    await ben.page.get_by_role("row").filter(has_text="an approval").get_by_role("button").first.click()
     panel = ben.page.get_by_role("dialog")
     # Other tests' requests may wait at this site too.
     request = panel.get_by_role("article").filter(has_text="force-complete")
     await request.get_by_label("Reason").fill("the file is cut off")
-    await request.get_by_role("button", name="Refuse").click()
+    await request.get_by_role("button", name="Reject").click()
     await expect(request).to_have_count(0)
     await ben.check()
 
@@ -115,8 +115,8 @@ async def test_what_a_second_person_refuses_waits_for_the_first_again(log_in: Lo
     await vic.open(f"/incidents/{found['id']}")
     await expect(vic.page.get_by_text("ben did not agree to what the rule would do").first).to_be_visible()
     await vic.open("/inbox")
-    await expect(vic.page.get_by_role("row").filter(has_text="someone to look").first).to_be_visible()
-    waits = vic.page.get_by_role("row").filter(has_text="force-complete").filter(has_text="a second person")
+    await expect(vic.page.get_by_role("row").filter(has_text="a person").first).to_be_visible()
+    waits = vic.page.get_by_role("row").filter(has_text="force-complete").filter(has_text="an approval")
     await expect(waits).to_have_count(0)
     assert (await site.items(case))["odd"] != "completed"
     site.fate = lambda _claim: {}
